@@ -330,3 +330,23 @@ class Drafter(Protocol):
     def learn(self, tokens: Sequence[int], verdict: Verdict, tapped: Tapped | None) -> None:
         """The verdict on the last draft; `tokens` already ends with the emitted tokens."""
         ...
+
+
+SPARE_ROWS = 256
+"""Cache rows beyond the context (or the window): room for a prefill chunk, a draft's rows and their rollback."""
+
+PREFILL_CHUNK = 256
+"""Tokens computed by one prefill forward."""
+
+MAX_WIDTH = 64
+"""Most rows of one verification."""
+
+
+def cache_rows(context: int, window: int | None) -> int:
+    """Rows one layer's cache preallocates: the whole context, or a ring a sliding window turns in.
+
+    Args:
+        context: tokens the conversation may hold.
+        window: the layer's sliding window in tokens, or None for full attention.
+    """
+    return min(context, window or context) + SPARE_ROWS

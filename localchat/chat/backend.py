@@ -1,0 +1,45 @@
+"""The one door to an engine: in this process, in a child process, or on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from localchat.chat.conversation import Conversation
+from localchat.chat.events import LoadEvent, ReplyEvent
+from localchat.engine.types import Sampling
+from localchat.models.plan import LoadPlan
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyOptions:
+    """How one reply is written."""
+
+    sampling: Sampling = field(default_factory=Sampling)
+    max_tokens: int = 0
+    """0: until the model stops or the context is full."""
+    stop: tuple[str, ...] = ()
+    accelerate: bool = True
+    method: str = ""
+    """A drafting method other than the loaded plan's (off, lookup, model, mixed), for comparisons."""
+
+
+class Backend(Protocol):
+    """Loads a model and writes replies. Failures arrive as `Failed`, never as exceptions."""
+
+    def load(self, plan: LoadPlan) -> Iterator[LoadEvent]:
+        """Load; ends with `Loaded` or `Failed`."""
+        ...
+
+    def reply(self, conversation: Conversation, options: ReplyOptions) -> Iterator[ReplyEvent]:
+        """Write the next assistant message; ends with `Finished` or `Failed`."""
+        ...
+
+    def cancel(self) -> None:
+        """Stop the running reply at its next round (or prefill chunk); safe from another thread."""
+        ...
+
+    def close(self) -> None:
+        """Give the memory back."""
+        ...

@@ -1,0 +1,126 @@
+"""What a backend says while it loads and writes. Frozen values, no torch: they cross a process border."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localchat.engine.types import GenerationStats, Round, Sampling, StopReason
+from localchat.models.memory import MemoryPlan
+from localchat.models.pairing import Finding
+from localchat.models.plan import LoadPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Memory in bytes as measured after loading or after a reply."""
+
+    target: int = 0
+    draft: int = 0
+    target_cache: int = 0
+    draft_cache: int = 0
+    process: int = 0
+    """Resident memory of the process on the CPU, or what torch reserved on the GPU."""
+    device_free: int = 0
+    device_total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """A step of loading; `total` is 0 where the length is not known."""
+
+    stage: str
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The engine is ready."""
+
+    plan: LoadPlan
+    """Every choice resolved: nothing is "auto" any more."""
+    model_name: str
+    draft_name: str
+    """Empty when there is no draft model."""
+    exact: bool
+    exact_cost: float
+    """Measured slowdown of plain decoding by the fixed width (0.04 = 4 %)."""
+    width: int
+    """The fixed width of exact mode."""
+    plain_tokens_per_second: float
+    memory: MemoryPlan
+    usage: Usage
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilling:
+    """Prompt tokens computed so far, of those that were not kept from an earlier turn."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """One round, and the text that became visible with it (held back: half characters, possible stop strings)."""
+
+    text: str
+    round: Round
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory as measured now."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A finished (or stopped) reply: enough to show, explain and replay it."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    origins: tuple[str, ...]
+    finish_reason: StopReason
+    sampling: Sampling
+    model: str
+    drafter: str
+    """Drafting method that was in use: off, lookup, model, mixed, ..."""
+    accelerated: bool
+    exact: bool
+    stats: GenerationStats
+    first_token_seconds: float
+    """From the call to the first visible token, prefill included."""
+    plain_tokens_per_second: float
+    """Measured speed of true plain decoding (width 1) on this machine at this context."""
+    usage: Usage
+
+    @property
+    def speedup(self) -> float:
+        """Decoding speed against plain decoding."""
+        return self.stats.tokens_per_second / self.plain_tokens_per_second if self.plain_tokens_per_second else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The reply is complete."""
+
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It went wrong; what was written before stands."""
+
+    kind: str
+    """The kind of LocalchatError: generation, usage, fit or model."""
+    title: str
+    hint: str
+
+
+LoadEvent = Loading | Loaded | Failed
+ReplyEvent = Prefilling | Wrote | Memory | Finished | Failed
+Event = Loading | Loaded | Prefilling | Wrote | Memory | Finished | Failed
