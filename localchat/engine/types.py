@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
@@ -89,8 +89,9 @@ class Decision:
 
     parked: bool = False
     reason: str = ""
-    predicted_speedup: float = 1.0
-    """Expected tokens per second against plain decoding at width 1."""
+    expected_tokens: float = 1.0
+    expected_cost: float = 1.0
+    """Expected time of the round, draft included, in plain rounds of width 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +165,9 @@ class GenerationStats:
     """Prompt tokens that had to be computed; the rest were kept from an earlier turn."""
     prompt_tokens: int = 0
     min_margin: float = float("inf")
-    predicted_seconds: float = 0.0
-    """Decoding time that the governor's predictions added up to, in units of plain rounds."""
+    expected_tokens: float = 0.0
+    expected_cost: float = 0.0
+    """What the governor's decisions promised, added up: tokens, and time in plain rounds of width 1."""
 
     def __add__(self, round_: Round) -> GenerationStats:
         sources = dict(self.by_source)
@@ -190,8 +192,8 @@ class GenerationStats:
             prefilled=self.prefilled,
             prompt_tokens=self.prompt_tokens,
             min_margin=min(self.min_margin, round_.margin),
-            predicted_seconds=self.predicted_seconds
-            + len(round_.tokens) / max(round_.decision.predicted_speedup, 1e-9),
+            expected_tokens=self.expected_tokens + round_.decision.expected_tokens,
+            expected_cost=self.expected_cost + round_.decision.expected_cost,
         )
 
     @property
@@ -223,7 +225,7 @@ class GenerationStats:
     @property
     def predicted_speedup(self) -> float:
         """Speed against plain that the governor expected over the whole reply."""
-        return self.tokens / self.predicted_seconds if self.predicted_seconds else 1.0
+        return self.expected_tokens / self.expected_cost if self.expected_cost else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +287,8 @@ class Room(Protocol):
         """How many leading tokens of a chain with these classes are worth verifying (0: none)."""
         ...
 
-    def value(self, source: str, classes: Sequence[int], depth: int) -> float:
-        """Expected tokens per second of a round that drafts `depth` tokens."""
+    def value(self, source: str, classes: Sequence[int]) -> float:
+        """Expected tokens per second of the best depth of such a chain; asking changes nothing."""
         ...
 
     def branch(self, source: str, main: Sequence[int], side: Sequence[int]) -> int:
@@ -297,16 +299,21 @@ class Room(Protocol):
         """True if computing `pending` tokens to get a drafter going is likely to be won back in this reply."""
         ...
 
+    def prepared(self, source: str, count: int, seconds: float) -> None:
+        """A drafter computed `count` prompt tokens to get going."""
+        ...
+
 
 class Pick(Protocol):
     """Chooses tokens at absolute positions with the request's own noise; the same one for target and drafter."""
 
-    def one(self, logits: Tensor, ahead: Sequence[Tensor]) -> Tensor:
+    def one(self, logits: Tensor, ahead: Sequence[Tensor], ids: Tensor | None = None) -> Tensor:
         """Token that follows the emitted tokens and the hypothetical tokens `ahead`.
 
         Args:
-            logits: [vocabulary].
+            logits: [n], over the vocabulary or over `ids`.
             ahead: int64 scalars, the proposed tokens so far.
+            ids: token id of each logit, if a reduced head made them.
 
         Returns:
             An int64 scalar on the device of the logits.
@@ -318,6 +325,8 @@ class Drafter(Protocol):
     """Guesses what the target will say. It may be wrong; it can never change what is said."""
 
     needs: Needs
+    priors: Mapping[str, tuple[float, ...]]
+    """Per source the acceptance to expect of each class before anything was seen."""
 
     def start(self, tokens: Sequence[int], tapped: Tapped | None) -> None:
         """A reply begins; `tokens` is the prompt, `tapped` its hidden states if asked for."""
@@ -329,6 +338,10 @@ class Drafter(Protocol):
 
     def learn(self, tokens: Sequence[int], verdict: Verdict, tapped: Tapped | None) -> None:
         """The verdict on the last draft; `tokens` already ends with the emitted tokens."""
+        ...
+
+    def forget(self) -> None:
+        """Drop what earlier replies taught, so that two measurements start alike."""
         ...
 
 

@@ -1,0 +1,197 @@
+"""How a token is chosen: `argmax(log p + noise(seed, position, token))`, p the processed distribution.
+
+The noise is a pure function of its three counters, so a choice depends on the logits and the seed and on nothing that
+happened before it: not on rejected drafts, not on the drafter. Penalties read the prefix of the very row they apply to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from localchat.engine.tree import ancestors, depths
+from localchat.engine.types import Draft, Sampling
+
+_MASK32 = 0xFFFFFFFF
+_MASK64 = 0xFFFFFFFFFFFFFFFF
+_SHORTLIST = 1024
+
+
+def _splitmix(state: int) -> int:
+    """One step of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
+    state = (state + 0x9E3779B97F4A7C15) & _MASK64
+    state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
+    state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK64
+    return state ^ (state >> 31)
+
+
+def _signed(word: int) -> int:
+    """A 32-bit word as torch's int32 reads it."""
+    word &= _MASK32
+    return word - (1 << 32) if word >> 31 else word
+
+
+_MIX = (_signed(0x85EBCA6B), _signed(0xC2B2AE35))
+
+
+def _scramble(words: Tensor) -> Tensor:
+    """The 32-bit finaliser of MurmurHash3, in place; torch shifts int32 arithmetically, hence the masks."""
+    words ^= (words >> 16) & 0xFFFF
+    words *= _MIX[0]
+    words ^= (words >> 13) & 0x7FFFF
+    words *= _MIX[1]
+    words ^= (words >> 16) & 0xFFFF
+    return words
+
+
+def noise(seed: int, positions: Sequence[int], tokens: Tensor) -> Tensor:
+    """Standard Gumbel noise, one draw for each (seed, position, token): identical on every device.
+
+    Args:
+        seed: the request's seed.
+        positions: absolute position of the token to be chosen, one per row.
+        tokens: int token ids, [rows, n] or [1, n].
+
+    Returns:
+        float32 [rows, n], from 32 hashed bits; computed in float64 so that devices round alike.
+    """
+    keys = [_splitmix(_splitmix(seed) ^ position) for position in positions]
+    low = torch.tensor([_signed(key) for key in keys], dtype=torch.int32, device=tokens.device)[:, None]
+    high = torch.tensor([_signed(key >> 32) for key in keys], dtype=torch.int32, device=tokens.device)[:, None]
+    words = _scramble(tokens.to(torch.int32) ^ low)
+    words += high
+    words = _scramble(words)
+    uniform = words.to(torch.float64).add_(2147483648.5).mul_(2.0**-32)
+    return uniform.log_().neg_().log_().neg_().to(torch.float32)
+
+
+class Picker:
+    """Chooses tokens for one reply; implements `Pick` for drafters.
+
+    Filters apply in the usual order: penalties, temperature, top-k, top-p, min-p. The repetition penalty sees prompt
+    and reply, presence and frequency penalties the reply alone. Tokens tied with the last one kept are kept too, so
+    that the kept set is a function of the logits alone.
+    """
+
+    def __init__(self, sampling: Sampling, prompt: Sequence[int], vocabulary: int, device: torch.device) -> None:
+        self.sampling = sampling
+        self.length = len(prompt)
+        self._ids = torch.arange(vocabulary, device=device)[None]
+        if sampling.penalises:
+            self._seen = torch.zeros(vocabulary, dtype=torch.float32, device=device)
+            self._seen[torch.tensor(list(prompt), dtype=torch.int64, device=device)] = 1.0
+            self._counts = torch.zeros(vocabulary, dtype=torch.float32, device=device)
+
+    def learn(self, emitted: Sequence[int]) -> None:
+        """The reply grew by these tokens."""
+        self.length += len(emitted)
+        if self.sampling.penalises:
+            ids = torch.tensor(list(emitted), dtype=torch.int64, device=self._counts.device)
+            self._counts.index_put_((ids,), torch.ones_like(ids, dtype=torch.float32), accumulate=True)
+
+    def rows(self, logits: Tensor, draft: Draft) -> tuple[Tensor, Tensor]:
+        """The target's own choice in every row of a verification.
+
+        Args:
+            logits: [rows, vocabulary]; row 0 follows the last emitted token, row i + 1 follows node i.
+            draft: the draft that was verified.
+
+        Returns:
+            Chosen ids [rows] and, in units of logits, how far each was ahead of the next best [rows].
+        """
+        positions = [self.length, *(self.length + depth for depth in depths(draft.parents))]
+        extra = None
+        if self.sampling.penalises:
+            pairs = [(row + 1, node) for row in range(len(draft)) for node in ancestors(draft.parents, row)]
+            extra = logits.new_zeros(logits.shape, dtype=torch.float32)
+            if pairs and draft.ids is not None:
+                rows, nodes = (torch.tensor(column, device=logits.device) for column in zip(*pairs, strict=True))
+                ones = torch.ones(len(pairs), dtype=torch.float32, device=logits.device)
+                extra.index_put_((rows, draft.ids[nodes]), ones, accumulate=True)
+        return self._choose(logits, positions, extra, self._ids)
+
+    def one(self, logits: Tensor, ahead: Sequence[Tensor], ids: Tensor | None = None) -> Tensor:
+        """The choice after the emitted tokens and the hypothetical `ahead`.
+
+        Args:
+            logits: [n], over the vocabulary or over `ids`.
+            ahead: int64 scalars.
+            ids: token id of each logit, ascending, if a reduced head made them.
+
+        Returns:
+            An int64 scalar on the device of the logits.
+        """
+        known = self._ids if ids is None else ids[None]
+        extra = None
+        if self.sampling.penalises:
+            full = torch.zeros_like(self._counts)
+            if ahead:
+                tokens = torch.stack(tuple(ahead))
+                full.index_put_((tokens,), torch.ones_like(tokens, dtype=torch.float32), accumulate=True)
+            extra = full[None]
+        return self._choose(logits[None], [self.length + len(ahead)], extra, known)[0][0]
+
+    def _choose(
+        self, logits: Tensor, positions: Sequence[int], extra: Tensor | None, ids: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        if extra is not None:
+            logits = self._penalised(logits, extra, ids)
+        temperature = self.sampling.temperature
+        if temperature == 0.0:
+            best = logits.topk(2, dim=-1)
+            margins = best.values[:, 0].float() - best.values[:, 1].float()
+            return ids[0][best.indices[:, 0]], margins
+        scores = (logits if logits.dtype == torch.float64 else logits.float()) / temperature
+        scores, shortlist = self._truncated(scores)
+        chosen_ids = ids.expand(len(scores), -1) if shortlist is None else ids[0][shortlist]
+        known = ids if shortlist is None else chosen_ids
+        perturbed = scores + noise(self.sampling.seed, positions, known)
+        best = perturbed.topk(2, dim=-1)
+        margins = (best.values[:, 0] - best.values[:, 1]) * temperature
+        return chosen_ids.gather(1, best.indices[:, :1])[:, 0], margins.float()
+
+    def _penalised(self, logits: Tensor, extra: Tensor, ids: Tensor) -> Tensor:
+        counts = (self._counts + extra)[:, ids[0]]
+        seen = (counts > 0) | (self._seen[ids[0]] > 0)
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        rate = self.sampling.repetition_penalty
+        logits = torch.where(seen, torch.where(logits > 0, logits / rate, logits * rate), logits)
+        return logits - self.sampling.frequency_penalty * counts - self.sampling.presence_penalty * (counts > 0)
+
+    def _truncated(self, scores: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Scores of the tokens that top-k, top-p and min-p leave (the others -inf), as a shortlist of columns.
+
+        The shortlist grows until it certainly holds every kept token; where asking would cost a synchronisation it
+        is the whole vocabulary from the start.
+        """
+        rule, size = self.sampling, scores.shape[-1]
+        if not (0 < rule.top_k < size or rule.top_p < 1.0 or rule.min_p > 0.0):
+            return scores, None
+        count = min(size, max(_SHORTLIST, 2 * rule.top_k)) if scores.device.type == "cpu" else size
+        while True:
+            values, columns = scores.topk(count, dim=-1)
+            floor = self._floor(scores, values)
+            if count == size or bool((values[:, -1:] < floor).all()):
+                return values.masked_fill(values < floor, float("-inf")), columns
+            count = min(size, 8 * count)
+
+    def _floor(self, scores: Tensor, values: Tensor) -> Tensor:
+        """Smallest score each row keeps [rows, 1]; `values` are its largest scores in descending order."""
+        rule = self.sampling
+        floor = values[:, -1:]
+        kept = values
+        total = scores.logsumexp(dim=-1, keepdim=True)
+        if 0 < rule.top_k < scores.shape[-1]:
+            floor = values[:, rule.top_k - 1 : rule.top_k]
+            kept = values.masked_fill(values < floor, float("-inf"))
+            total = kept.logsumexp(dim=-1, keepdim=True)
+        if rule.top_p < 1.0:
+            mass = (kept - total).exp()
+            inside = (mass.cumsum(dim=-1) - mass) < rule.top_p
+            floor = torch.maximum(floor, kept.masked_fill(~inside, float("inf")).amin(dim=-1, keepdim=True))
+        if rule.min_p > 0.0:
+            lowest = values[:, :1] + torch.log(torch.tensor(rule.min_p, dtype=values.dtype, device=values.device))
+            floor = torch.maximum(floor, lowest)
+        return floor
