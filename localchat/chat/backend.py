@@ -23,6 +23,8 @@ class ReplyOptions:
     accelerate: bool = True
     method: str = ""
     """A drafting method other than the loaded plan's (off, lookup, model, mixed), for comparisons."""
+    fresh: bool = False
+    """Forget earlier replies first, so that two measured replies start alike."""
 
 
 class Backend(Protocol):

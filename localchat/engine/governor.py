@@ -132,6 +132,11 @@ class Governor:
         """Tokens per second of a round without a draft, in this mode."""
         return 1.0 / self._verify_seconds(1)
 
+    @property
+    def true_plain_rate(self) -> float:
+        """Tokens per second of plain decoding at width 1: what every speedup is measured against."""
+        return 1.0 / (self._scale * self.timings.seconds(1))
+
     def _expectations(self, source: str, classes: Sequence[int]) -> list[float]:
         """Expected tokens of a round that drafts 0, 1, 2, ... of a chain."""
         alive, total, found = 1.0, 1.0, [1.0]

@@ -74,6 +74,7 @@ class Target:
         self.head_ids: Tensor | None = None
         self._head: Any = model.get_output_embeddings()
         self._taps: list[Tensor] = []
+        self._prompt_taps: list[tuple[Tensor, ...]] = []
         layers = self._decoder_layers()
         for tap in taps:
             layers[tap].register_forward_hook(self._record)
@@ -144,6 +145,7 @@ class Target:
             in between.
         """
         kept = self.reuse(tokens)
+        self._prompt_taps = []
         total = len(tokens) - kept
         yield 0, total
         for begin in range(kept, len(tokens), PREFILL_CHUNK):
@@ -151,7 +153,15 @@ class Target:
             self._run(torch.tensor(chunk, device=self.device), (), keep=1)
             self.cache.advance(len(chunk))
             self.tokens += chunk
+            if self._taps:
+                self._prompt_taps.append(tuple(self._taps))
             yield begin + len(chunk) - kept, total
+
+    def prompt_tapped(self) -> Tapped | None:
+        """Hidden states of the tokens the last prefill computed, [tokens, hidden] per tapped layer."""
+        if not self._prompt_taps:
+            return None
+        return Tapped(tuple(torch.cat(layer) for layer in zip(*self._prompt_taps, strict=True)))
 
     def extend(self, tokens: Sequence[int]) -> Tensor:
         """Append `tokens` to the cache and return the logits [n] that follow the last one (for drafting)."""
