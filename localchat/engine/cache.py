@@ -69,6 +69,7 @@ class Layer:
             self.values[:, :, view.slots] = values
         return self.keys[:, :, : view.read], self.values[:, :, : view.read]
 
+    @torch.inference_mode()
     def move(self, start: int, sources: Sequence[int]) -> None:
         """Put the rows written at positions `sources` at start, start + 1, ... (the accepted path of a tree)."""
         if self.keys is None or self.values is None:

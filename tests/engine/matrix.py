@@ -1,0 +1,109 @@
+"""Drafters x settings x seeds x prompts against plain decoding: the headline claim, counted.
+
+`python -m tests.engine.matrix` runs the whole matrix and prints one line per model; pytest runs a slice of it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from localchat.engine.drafters import DRAFTERS, build
+from localchat.engine.target import Target
+from localchat.engine.types import Drafter, Sampling
+from tests.support.tiny import VOCABULARY, Generous, Perfect, RandomTree, generous, plain, tiny, write
+
+FILTERS = {"top_k": 20, "top_p": 0.9, "min_p": 0.02}
+PENALTIES = {"repetition_penalty": 1.2, "presence_penalty": 0.4, "frequency_penalty": 0.3}
+
+SETTINGS: tuple[Sampling, ...] = (
+    Sampling(temperature=0.0),
+    Sampling(temperature=0.0, **PENALTIES),  # type: ignore[arg-type]
+    Sampling(temperature=0.7),
+    Sampling(temperature=0.7, **FILTERS, **PENALTIES),  # type: ignore[arg-type]
+    Sampling(temperature=1.0),
+    Sampling(temperature=1.0, **FILTERS),  # type: ignore[arg-type]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A reply that was not what plain decoding wrote."""
+
+    drafter: str
+    sampling: Sampling
+    prompt: tuple[int, ...]
+    at: int
+    margin: float
+    """Top-2 margin at the first difference, in units of logits."""
+
+
+@dataclass(slots=True)
+class Count:
+    """What a matrix found."""
+
+    replies: int = 0
+    accepted: int = 0
+    differences: tuple[Difference, ...] = ()
+
+
+def prompts(count: int, vocabulary: int = VOCABULARY, longest: int = 60) -> list[list[int]]:
+    """Random prompts, half of them with a repeated part so that lookup has something to find."""
+    source = random.Random(7)
+    found = []
+    for index in range(count):
+        size = source.randint(2, longest)
+        base = [source.randrange(1, vocabulary) for _ in range(size)]
+        found.append((base[: size // 2 + 1] * 2 if index % 2 else base)[:longest])
+    return found
+
+
+def drafters(draft: Target, answer: Sequence[int], seed: int, kept: dict[str, Drafter]) -> Iterator[tuple[str, Drafter]]:
+    """Every drafter of the table, an adversary and an oracle."""
+    for name in DRAFTERS:
+        yield name, kept.setdefault(name, build(name, draft))
+    yield "random tree", RandomTree(seed, answer)
+    yield "perfect", Perfect(answer)
+
+
+def compare(
+    target: Target,
+    draft: Target,
+    texts: Sequence[Sequence[int]],
+    seeds: Sequence[int],
+    tokens: int,
+    settings: Sequence[Sampling] = SETTINGS,
+    governor: Callable[[int], Generous] = lambda width: generous(fixed_width=width),
+) -> Count:
+    """Run the matrix on one target and count the replies that differ from plain decoding."""
+    count = Count()
+    kept: dict[str, Drafter] = {}
+    for sampling in settings:
+        for seed in seeds if sampling.temperature else seeds[:1]:
+            rule = replace(sampling, seed=seed)
+            for prompt in texts:
+                answer, rounds = write(target, plain(), prompt, rule, tokens)
+                margins = [round_.margin for round_ in rounds]
+                for name, drafter in drafters(draft, answer, seed, kept):
+                    reply, seen = write(target, drafter, prompt, rule, tokens, governor(target.fixed_width))
+                    count.replies += 1
+                    count.accepted += sum(r.accepted for r in seen)
+                    if reply != answer:
+                        at = next((i for i, (a, b) in enumerate(zip(reply, answer, strict=False)) if a != b), -1)
+                        found = Difference(name, rule, tuple(prompt), at, margins[at])
+                        count.differences = (*count.differences, found)
+    return count
+
+
+def main() -> None:
+    """The whole matrix on the tiny models in float64."""
+    for kind in ("llama", "qwen3", "gemma3"):
+        target, draft = Target(tiny(kind), 256), Target(tiny("llama", seed=1, layers=1), 256)
+        found = compare(target, draft, prompts(20), range(5), 24)
+        print(f"{kind}: {found.replies} replies, {found.accepted} drafted tokens accepted, "
+              f"{len(found.differences)} differ", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
