@@ -36,7 +36,7 @@ def layer_windows(config: Any) -> list[int | None]:
 def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
     """How many leading items two sequences share."""
     size = min(len(left), len(right))
-    if left[:size] == right[:size]:
+    if list(left[:size]) == list(right[:size]):
         return size
     return next(index for index in range(size) if left[index] != right[index])
 
