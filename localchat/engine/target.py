@@ -150,7 +150,7 @@ class Target:
         yield 0, total
         for begin in range(kept, len(tokens), PREFILL_CHUNK):
             chunk = list(tokens[begin : begin + PREFILL_CHUNK])
-            self._run(torch.tensor(chunk, device=self.device), (), keep=1)
+            self._run(self._known(chunk), (), keep=1)
             self.cache.advance(len(chunk))
             self.tokens += chunk
             if self._taps:
@@ -165,7 +165,7 @@ class Target:
 
     def extend(self, tokens: Sequence[int]) -> Tensor:
         """Append `tokens` to the cache and return the logits [n] that follow the last one (for drafting)."""
-        logits = self._run(torch.tensor(list(tokens), device=self.device), (), keep=1)
+        logits = self._run(self._known(tokens), (), keep=1)
         self.cache.advance(len(tokens))
         self.tokens += tokens
         return self._allowed(logits[-1])
@@ -175,6 +175,10 @@ class Target:
         logits = self._run(token[None], (), keep=1)
         self.cache.advance(1)
         return self._allowed(logits[-1])
+
+    def _known(self, tokens: Sequence[int]) -> Tensor:
+        """Ids as a tensor; those a smaller draft vocabulary lacks become its last one, which only costs acceptance."""
+        return torch.tensor(list(tokens), device=self.device).clamp_(max=self.config.vocab_size - 1)
 
     def settle(self, tokens: Sequence[int], accepted: int) -> None:
         """Name the rows appended by `follow` of which the first `accepted` stand; forget the rest."""

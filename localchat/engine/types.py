@@ -351,7 +351,7 @@ SPARE_ROWS = 256
 PREFILL_CHUNK = 256
 """Tokens computed by one prefill forward."""
 
-MAX_WIDTH = 64
+MAX_WIDTH = 32
 """Most rows of one verification."""
 
 

@@ -1,0 +1,125 @@
+"""The loop: rounds, counters, stops and failures."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+
+import pytest
+import torch
+
+from localchat.engine import generate as loop
+from localchat.engine.governor import Governor, Timings
+from localchat.engine.target import Target
+from localchat.engine.types import GenerationStats, Sampling, StopReason
+from localchat.errors import GenerationError
+from tests.engine.matrix import prompts
+from tests.support.tiny import Perfect, RandomTree, Useless, generous, letters, plain, tiny, write
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    """A tiny random model."""
+    return Target(tiny("llama"), 1024)
+
+
+def test_a_perfect_drafter_gets_every_token(target: Target) -> None:
+    """Guards the ceiling: limit + 1 tokens a round, a bonus each."""
+    prompt = prompts(1)[0]
+    answer, _ = write(target, plain(), prompt, Sampling(seed=1), 40)
+    reply, rounds = write(target, Perfect(answer), prompt, Sampling(seed=1), 40, generous(8))
+    assert reply == answer
+    assert [len(r.tokens) for r in rounds] == [8] * 5
+    assert rounds[0].origins == ("perfect",) * 7 + ("bonus",)
+
+
+def test_counters_agree(target: Target) -> None:
+    """Guards the metrics: emitted = accepted + one per round less what a stop cut; rejected + accepted = drafted."""
+    prompt = prompts(2)[1]
+    answer, _ = write(target, plain(), prompt, Sampling(seed=3), 60)
+    for seed in range(10):
+        reply, rounds = write(target, RandomTree(seed, answer), prompt, Sampling(seed=3), 60)
+        stats = sum(rounds, start=GenerationStats())
+        assert stats.tokens == len(reply) == 60
+        assert stats.rounds + stats.accepted - 60 in (0, 1), "the last round may end on an accepted token"
+        for r in rounds:
+            assert len(r.rejected) == r.drafted - r.accepted
+            assert sum(r.depth_accepted) == r.accepted
+            assert r.origins.count("random") == r.accepted
+
+
+@pytest.mark.parametrize("at", range(1, 14))
+def test_eos_inside_a_draft_is_plain_eos(target: Target, at: int) -> None:
+    """Guards stops at every place in an accepted path: text, counters and cache end there (transformers #47912)."""
+    prompt = prompts(1)[0]
+    answer, _ = write(target, plain(), prompt, Sampling(seed=8), 30)
+    eos = answer[at]
+    expected = answer[: answer.index(eos)]
+    reply, rounds = write(target, Perfect(answer), prompt, Sampling(seed=8), 30, generous(7), eos=frozenset({eos}))
+    assert reply == expected
+    assert rounds[-1].stop is StopReason.EOS
+    assert target.tokens == [*prompt, *expected][: len(target.tokens)], "the end-of-reply token stays out of the cache"
+    assert len(target.tokens) >= len(prompt) + len(expected) - 1
+    assert sum(r.drafted for r in rounds) <= len(expected), "what lies beyond a stop is not counted"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_stop_strings_are_the_same_with_and_without_drafts(target: Target, size: int) -> None:
+    """Guards stop strings inside accepted paths."""
+    prompt = prompts(1)[0]
+    answer, _ = write(target, plain(), prompt, Sampling(seed=8), 30)
+    for at in range(2, 20):
+        stop = letters(answer[at : at + size])
+        without, seen = write(target, plain(), prompt, Sampling(seed=8), 30, stop=(stop,))
+        reply, rounds = write(target, Perfect(answer), prompt, Sampling(seed=8), 30, generous(6), stop=(stop,))
+        assert (reply, rounds[-1].stop) == (without, seen[-1].stop)
+
+
+def test_a_useless_drafter_is_parked_and_tried_again(target: Target) -> None:
+    """Guards the governor in the real loop: parked within 64 tokens, tried again later, over 512 tokens."""
+    governor = Governor(Timings(((1, 1.0), (32, 1.6)), (("useless", 0.01),)), 32)
+    _, rounds = write(target, Useless(1), prompts(1)[0], Sampling(seed=2), 512, governor)
+    written, drafted_at = 0, []
+    for r in rounds:
+        if r.drafted:
+            drafted_at.append(written)
+        written += len(r.tokens)
+    late = [at for at in drafted_at if at > 64]
+    assert late
+    assert len(late) <= 12
+
+
+@pytest.mark.parametrize("depth", [0, 3])
+def test_logits_that_are_not_numbers_stop_the_reply(depth: int) -> None:
+    """Guards damaged weights: the position is named, and what was written before stands."""
+    model = tiny("llama")
+    target = Target(model, 256)
+    prompt = [1, 2, 3, 4]
+    answer, _ = write(target, plain(), prompt, Sampling(temperature=0.0), 10)
+    model.model.embed_tokens.weight[answer[depth]] = float("nan")
+    fresh = Target(model, 256)
+    with pytest.raises(GenerationError, match=f"position {len(prompt) + depth + 1}"):
+        write(fresh, Perfect(answer), prompt, Sampling(temperature=0.0), 10, generous(9))
+
+
+def test_taps_are_the_accepted_rows(target: Target) -> None:
+    """Guards tapped hidden states: of accepted rows only, and equal to a fresh computation."""
+    model = tiny("llama")
+    tapping = Target(model, 256, taps=(-1, 0))
+    prompt = prompts(1)[0]
+    for _ in tapping.prefill(prompt):
+        pass
+    tapped = tapping.prompt_tapped()
+    assert tapped is not None
+    with torch.inference_mode():
+        hidden = model.model(input_ids=torch.tensor([prompt]), use_cache=False, output_hidden_states=True).hidden_states
+    torch.testing.assert_close(tapped.layers[0], hidden[1][0])
+
+
+def test_the_loop_fits_on_a_screen() -> None:
+    """Guards the house rule: one loop, readable at once."""
+    tree = ast.parse(inspect.getsource(loop.generate))
+    function = tree.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert (function.end_lineno or 0) - function.lineno < 70
+    assert sum(isinstance(node, ast.While | ast.For) for node in ast.walk(function)) == 1

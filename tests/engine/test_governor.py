@@ -1,0 +1,137 @@
+"""The governor against simulated drafters and costs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from localchat.engine.governor import Governor, Timings
+from localchat.engine.types import NO_DRAFT, ROOT, Draft, Verdict
+
+FLAT = Timings(((1, 1.0), (8, 1.1), (16, 1.2), (32, 1.5)), (("model", 0.1),), (("model", 0.02),))
+
+
+class Ids(list[int]):
+    """Stands in for a tensor of ids: the governor only counts."""
+
+
+def chain(size: int, source: str = "model") -> Draft:
+    """A chain whose tokens do not matter."""
+    if not size:
+        return NO_DRAFT
+    return Draft(Ids(range(size)), tuple(range(ROOT, size - 1)), source, tuple(range(size)))  # type: ignore[arg-type]
+
+
+def play(governor: Governor, rounds: int, acceptance: float, seed: int = 0, source: str = "model") -> tuple[float, list[int]]:
+    """Tokens per unit of time over some rounds with a drafter of that acceptance, and the depths chosen."""
+    luck = random.Random(seed)
+    tokens, seconds, depths = 0, 0.0, []
+    for _ in range(rounds):
+        governor.open(100)
+        depth = governor.depth(source, range(governor.limit))
+        draft = chain(depth, source)
+        governor.decide(draft)
+        hits = 0
+        while hits < depth and luck.random() < acceptance:
+            hits += 1
+        cost = FLAT.seconds(depth + 1)
+        verdict = Verdict(tuple(range(hits)), (0,) * (hits + 1))
+        governor.learn(draft, verdict, 0.1 * depth, cost)
+        tokens += hits + 1
+        seconds += cost + 0.1 * depth
+        depths.append(depth)
+    return tokens / seconds, depths
+
+
+@pytest.mark.parametrize("acceptance", [0.0, 0.05, 0.3, 0.6, 0.8, 0.95])
+def test_never_slower_and_near_the_best_fixed_depth(acceptance: float) -> None:
+    """Guards both halves of the promise: at worst plain speed less 4 %, at best the best fixed depth less 12 %."""
+    speed, _ = play(Governor(FLAT, 32), 600, acceptance)
+    expected = {n: sum(acceptance**i for i in range(n + 1)) / (FLAT.seconds(n + 1) + 0.1 * n) for n in range(31)}
+    assert speed >= 0.96
+    assert speed >= 0.88 * max(expected.values())
+
+
+def test_a_useless_drafter_is_parked_soon_and_tried_again() -> None:
+    """Guards parking (within 64 tokens) and its end: probes come ever more rarely, but they come."""
+    _, depths = play(Governor(FLAT, 32), 600, 0.0)
+    assert not any(depths[64:70])
+    probes = [at for at, depth in enumerate(depths) if at > 64 and depth]
+    assert probes
+    assert len(probes) < 20
+    gaps = [b - a for a, b in zip(probes, probes[1:], strict=False)]
+    assert gaps == sorted(gaps)
+
+
+def test_a_drafter_that_becomes_good_is_used_again() -> None:
+    """Guards recovery: TensorRT-LLM's gate never reopens; ours must, within a few probes."""
+    governor = Governor(FLAT, 32)
+    play(governor, 100, 0.0)
+    speed, depths = play(governor, 800, 0.9)
+    assert sum(depths[-100:]) > 200
+    assert speed > 1.5
+
+
+def test_a_noisy_machine_does_not_park_a_good_drafter() -> None:
+    """Guards against other programs: a machine that slows down slows plain decoding too."""
+    governor = Governor(FLAT, 32)
+    play(governor, 50, 0.8)
+    for _ in range(100):
+        governor.open(100)
+        depth = governor.depth("model", range(governor.limit))
+        governor.decide(chain(depth))
+        governor.learn(chain(depth), Verdict((0,), (0, 0)) if depth else Verdict((), (0,)), 0.3, 3.0)
+    assert depth > 0
+    assert governor.true_plain_rate < 0.6
+
+
+def test_a_kernel_cliff_is_not_crossed() -> None:
+    """Guards widths where a 4-bit kernel changes: past the cliff a row costs more than it can earn."""
+    cliff = Timings(((1, 1.0), (5, 1.05), (6, 4.0), (32, 4.5)), (("model", 0.05),))
+    governor = Governor(cliff, 32)
+    governor.trust({"model": (0.8,)})
+    governor.open(100)
+    assert 1 <= governor.depth("model", range(31)) <= 4
+
+
+def test_a_wait_is_repaid_before_it_is_spent() -> None:
+    """Guards the first token: a draft model reads a long prompt only once the reply has run long enough."""
+    governor = Governor(FLAT, 32)
+    governor.trust({"model": (0.8,)})
+    governor.begin_reply()
+    governor.open(100)
+    assert not governor.repays("model", 1000), "never before the first token"
+    for _ in range(60):
+        governor.open(100)
+        governor.decide(NO_DRAFT)
+        governor.learn(NO_DRAFT, Verdict((), (0,)), 0.0, 1.0)
+    assert governor.repays("model", 1000)
+    assert not governor.repays("model", 10_000)
+
+
+def test_reasons_are_in_words() -> None:
+    """Guards the screen: a parked round says which acceptance was seen and which one would pay."""
+    governor = Governor(FLAT, 32)
+    play(governor, 100, 0.0)
+    governor.open(100)
+    depth = governor.depth("model", range(31))
+    decision = governor.decide(chain(depth))
+    assert decision.parked == (depth == 0)
+    assert "pays above" in decision.reason or "trying again" in decision.reason
+
+
+def test_a_branch_is_added_only_where_it_pays() -> None:
+    """Guards trees: a second continuation is worth rows when the first is doubtful, and not when it is certain."""
+    governor = Governor(FLAT, 32)
+    governor.trust({"lookup": (0.5, 0.5, 0.95)})
+    governor.open(100)
+    assert governor.branch("lookup", [1, 1], [0, 0]) > 0
+    assert governor.branch("lookup", [2] * 4, [0, 0]) == 0
+
+
+def test_interpolation() -> None:
+    """Guards the cost table between and beyond measured widths."""
+    assert FLAT.seconds(1) == 1.0
+    assert FLAT.seconds(12) == pytest.approx(1.15)
+    assert FLAT.seconds(64) == 1.5

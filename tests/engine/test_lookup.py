@@ -1,0 +1,102 @@
+"""The suffix automaton and the drafts made from it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localchat.engine.drafters import lookup
+from localchat.engine.drafters.lookup import Automaton, Lookup, grades
+from localchat.engine.types import Pick
+from tests.support.tiny import generous
+
+PICK: Pick = None  # type: ignore[assignment]  # a copy asks nobody
+
+
+def longest_repeat(text: list[int]) -> int:
+    """Length of the longest suffix that also ends earlier, the slow way."""
+    for size in range(len(text) - 1, 0, -1):
+        if any(text[end - size : end] == text[-size:] for end in range(size, len(text))):
+            return size
+    return 0
+
+
+@given(st.lists(st.integers(0, 3), max_size=40))
+def test_longest_match_by_brute_force(text: list[int]) -> None:
+    """Guards the automaton: the longest repeated suffix and a true earlier occurrence of each shorter match."""
+    automaton = Automaton()
+    for token in text:
+        automaton.extend(token)
+    found = automaton.matches()
+    assert (found[0][0] if found else 0) == longest_repeat(text)
+    for length, end in found:
+        assert end < len(text) - 1
+        assert text[end - length + 1 : end + 1] == text[len(text) - length :]
+
+
+def test_the_newest_occurrence_is_copied() -> None:
+    """Guards recency: of two continuations of the same text the later one is proposed."""
+    drafter = Lookup()
+    drafter.start([1, 2, 3, 9, 1, 2, 4, 9, 1, 2], None)
+    room = generous(3)
+    room.open(10)
+    draft = drafter.propose([], PICK, room)
+    assert draft.ids is not None
+    assert draft.ids.tolist()[:2] == [4, 9]
+
+
+def test_a_copy_past_the_end_feeds_itself() -> None:
+    """Guards periodic text: a loop is continued as a loop, not cut at the end of the text."""
+    automaton = Automaton()
+    for token in [5, 6, 7, 5, 6, 7, 5, 6, 7]:
+        automaton.extend(token)
+    _, end = automaton.matches()[0]
+    assert automaton.after(end, 8) == [5, 6, 7, 5, 6, 7, 5, 6]
+
+
+def test_earlier_replies_are_remembered_until_forgotten() -> None:
+    """Guards memory across replies, its end, and that no draft runs from one text into the next."""
+    drafter = Lookup()
+    room = generous(6)
+    drafter.start([1, 2, 3, 4, 5], None)
+    drafter.start([8, 1, 2], None)
+    room.open(10)
+    draft = drafter.propose([8, 1, 2], PICK, room)
+    assert draft.ids is not None
+    assert draft.ids.tolist()[:3] == [3, 4, 5]
+    assert -1 not in draft.ids.tolist()
+    drafter.forget()
+    drafter.start([8, 1, 2], None)
+    assert len(drafter.propose([8, 1, 2], PICK, room)) == 0
+
+
+def test_a_second_turn_reads_only_what_is_new() -> None:
+    """Guards the cost of long chats: a prompt that goes on where the last reply stopped is not read again."""
+    drafter = Lookup()
+    drafter.start([1, 2, 3], None)
+    size = len(drafter._memory.text)
+    drafter.start([1, 2, 3, 4], None)
+    assert len(drafter._memory.text) == size + 1
+    drafter.start([1, 9], None)
+    assert len(drafter._memory.text) == size + 4, "an edited chat is another text"
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards resident memory over many replies: old texts go, the one being written stays."""
+    monkeypatch.setattr(lookup, "_CAPACITY", 500)
+    drafter = Lookup()
+    source = random.Random(1)
+    for _ in range(60):
+        prompt = [source.randrange(50) for _ in range(90)]
+        drafter.start(prompt, None)
+        assert len(drafter._memory.text) <= 500
+        assert list(drafter._memory.text)[-90:] == prompt
+
+
+def test_grades_grow_with_the_match() -> None:
+    """Guards classes: each accepted token makes the match longer, and the last class holds the rest."""
+    assert grades(1, 8) == [1, 2, 2, 3, 3, 3, 3, 4]
+    assert grades(200, 2) == [7, 7]
