@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from localchat.engine.types import Decision, Draft, Verdict
 
-_MEMORY = 0.93
+_MEMORY = 0.97
 """Weight an acceptance observation keeps after each later one."""
 _ENTER = 1.04
 """How much better than plain a parked source must look to be let in again."""
@@ -228,6 +228,8 @@ class Governor:
         self._emitted += len(verdict.tokens)
         for node, hit in tested(draft.parents, verdict.path):
             self._rate(draft.source, draft.classes[node]).observe(hit)
+        if verdict.path and draft.source in self._parking:
+            self._parking[draft.source].backoff = _FIRST_PROBE
         if self._expected:
             ratio = min(max(verify_seconds / self._expected, 1 / _CLAMP), _CLAMP)
             self._scale *= ratio**0.1

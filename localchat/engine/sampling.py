@@ -91,6 +91,7 @@ class Picker:
             ids = torch.tensor(list(emitted), dtype=torch.int64, device=self._counts.device)
             self._counts.index_put_((ids,), torch.ones_like(ids, dtype=torch.float32), accumulate=True)
 
+    @torch.inference_mode()
     def rows(self, logits: Tensor, draft: Draft) -> tuple[Tensor, Tensor]:
         """The target's own choice in every row of a verification.
 
@@ -101,17 +102,22 @@ class Picker:
         Returns:
             Chosen ids [rows] and, in units of logits, how far each was ahead of the next best [rows].
         """
-        positions = [self.length, *(self.length + depth for depth in depths(draft.parents))]
         extra = None
         if self.sampling.penalises:
             pairs = [(row + 1, node) for row in range(len(draft)) for node in ancestors(draft.parents, row)]
-            extra = logits.new_zeros(logits.shape, dtype=torch.float32)
+            extra = torch.zeros(logits.shape, device=logits.device)
             if pairs and draft.ids is not None:
                 rows, nodes = (torch.tensor(column, device=logits.device) for column in zip(*pairs, strict=True))
-                ones = torch.ones(len(pairs), dtype=torch.float32, device=logits.device)
-                extra.index_put_((rows, draft.ids[nodes]), ones, accumulate=True)
-        return self._choose(logits, positions, extra, self._ids)
+                extra.index_put_((rows, draft.ids.to(logits.device)[nodes]), extra.new_ones(len(pairs)), accumulate=True)
+        positions = [self.length, *(self.length + depth for depth in depths(draft.parents))]
+        scores, ids = self._scores(logits, positions, extra, self._ids)
+        best, at = scores.max(dim=-1, keepdim=True)
+        second = scores.scatter_(1, at, float("-inf")).amax(dim=-1, keepdim=True)
+        scores.scatter_(1, at, best)  # the scores may be the caller's logits
+        margins = (best - second).float() * (self.sampling.temperature or 1.0)
+        return ids.expand(len(scores), -1).gather(1, at)[:, 0], margins[:, 0]
 
+    @torch.inference_mode()
     def one(self, logits: Tensor, ahead: Sequence[Tensor], ids: Tensor | None = None) -> Tensor:
         """The choice after the emitted tokens and the hypothetical `ahead`.
 
@@ -123,34 +129,29 @@ class Picker:
         Returns:
             An int64 scalar on the device of the logits.
         """
-        known = self._ids if ids is None else ids[None]
         extra = None
         if self.sampling.penalises:
-            full = torch.zeros_like(self._counts)
+            extra = torch.zeros_like(self._counts)[None]
             if ahead:
                 tokens = torch.stack(tuple(ahead))
-                full.index_put_((tokens,), torch.ones_like(tokens, dtype=torch.float32), accumulate=True)
-            extra = full[None]
-        return self._choose(logits[None], [self.length + len(ahead)], extra, known)[0][0]
+                extra[0].index_put_((tokens,), torch.ones_like(tokens, dtype=torch.float32), accumulate=True)
+        known = self._ids if ids is None else ids[None]
+        scores, known = self._scores(logits[None], [self.length + len(ahead)], extra, known)
+        return known[0, scores[0].argmax()]
 
-    def _choose(
+    def _scores(
         self, logits: Tensor, positions: Sequence[int], extra: Tensor | None, ids: Tensor
     ) -> tuple[Tensor, Tensor]:
+        """What the choice is the largest of [rows, n], and the token ids of the columns [rows or 1, n]."""
         if extra is not None:
             logits = self._penalised(logits, extra, ids)
         temperature = self.sampling.temperature
         if temperature == 0.0:
-            best = logits.topk(2, dim=-1)
-            margins = best.values[:, 0].float() - best.values[:, 1].float()
-            return ids[0][best.indices[:, 0]], margins
+            return logits, ids
         scores = (logits if logits.dtype == torch.float64 else logits.float()) / temperature
         scores, shortlist = self._truncated(scores)
-        chosen_ids = ids.expand(len(scores), -1) if shortlist is None else ids[0][shortlist]
-        known = ids if shortlist is None else chosen_ids
-        perturbed = scores + noise(self.sampling.seed, positions, known)
-        best = perturbed.topk(2, dim=-1)
-        margins = (best.values[:, 0] - best.values[:, 1]) * temperature
-        return chosen_ids.gather(1, best.indices[:, :1])[:, 0], margins.float()
+        ids = ids if shortlist is None else ids[0][shortlist]
+        return scores + noise(self.sampling.seed, positions, ids), ids
 
     def _penalised(self, logits: Tensor, extra: Tensor, ids: Tensor) -> Tensor:
         counts = (self._counts + extra)[:, ids[0]]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from localchat.engine.attention import NAME, attend
 from localchat.engine.cache import Cache
+from localchat.engine.packed import PackedLinear
 from localchat.engine.types import PREFILL_CHUNK, Draft, Tapped
 
 
@@ -103,7 +104,8 @@ class Target:
 
     def reduce_head(self, ids: Sequence[int]) -> None:
         """Score only these tokens (ascending): a draft model's cheaper head. Proposals shrink, replies do not change."""
-        weight = self._head.weight.detach()
+        head = self._head
+        weight = head.unpacked() if isinstance(head, PackedLinear) else head.weight.detach()
         self.head_ids = torch.tensor(list(ids), device=self.device)
         small = nn.Linear(weight.shape[1], len(ids), bias=False, device=self.device, dtype=weight.dtype)
         small.weight.data = weight[self.head_ids].clone()

@@ -26,7 +26,7 @@ from localchat.models.folders import token_texts as stored_texts
 from localchat.models.memory import MemoryPlan, Request, Shape
 from localchat.models.pairing import Candidate, Pairing, check_pair
 from localchat.models.plan import LoadPlan, Precision
-from localchat.models.quantization import dtype_of, measured_bytes, quantization_config, settle
+from localchat.models.quantization import dtype_of, measured_bytes, quantization_config, repacks, settle
 
 _TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|end_of_turn|>")
 """End-of-turn tokens of the families; a converted model's config often forgets them."""
@@ -297,6 +297,8 @@ def load_weights(
     """
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    from localchat.engine.packed import pack
+
     folder = side.source.folder
     half = dtype_of(precision if computes_bf16(device) or precision is Precision.FP32 else Precision.FP16)
     with _explained(folder.name), quiet(steps):
@@ -322,6 +324,8 @@ def load_weights(
             )
         model.requires_grad_(False)
         model.eval()
+        if device == "cpu" and repacks():
+            pack(model)
         if precision is Precision.NF4 and device == "cpu":
             settle(model, device)
     return model

@@ -157,10 +157,12 @@ class Shape:
 
         Args:
             precision: anything but AUTO.
-            repacked: NF4 on a CPU with bf16 instructions, where scales are stored unnested.
+            repacked: on a CPU with bf16 instructions, where weights are laid out for its kernels: NF4 scales are stored
+                unnested, and a head that shares its weight with the embedding is stored a second time.
         """
         size = item_bytes(precision)
-        rest = (self.embedding + self.other) * size
+        copied = self.vocab * self.hidden if repacked and self.tied and size == 2 else 0
+        rest = (self.embedding + copied + self.other) * size
         if precision is Precision.NF4:
             return int(self.linear * (NF4_BYTES_REPACKED if repacked else NF4_BYTES)) + rest
         if precision is Precision.INT8:

@@ -48,7 +48,7 @@ def candidates(infos: Sequence[TensorInfo], *, cuda: bool, bf16: bool = True) ->
 
 
 def repacks() -> bool:
-    """True if bitsandbytes repacks NF4 weights on this machine's CPU: it does where there are bf16 instructions."""
+    """True if this machine's CPU has bf16 instructions: bitsandbytes then repacks NF4 weights, and we bf16 ones."""
     try:
         return "avx512_bf16" in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -109,11 +109,14 @@ def _require_bitsandbytes(precision: Precision) -> None:
 
 def measured_bytes(model: Any) -> int:
     """Bytes of every parameter, buffer and quantization state of a loaded model; shared storage counts once."""
+    from localchat.engine.packed import PackedLinear
+
     seen: dict[tuple[str, int], int] = {}
     for tensor in _stored(model):
         storage = tensor.untyped_storage()
         seen[(str(tensor.device), storage.data_ptr())] = storage.nbytes()
-    return sum(seen.values())
+    packed = sum(module.bytes for module in model.modules() if isinstance(module, PackedLinear))
+    return packed + sum(seen.values())
 
 
 def _stored(model: Any) -> Iterator[torch.Tensor]:

@@ -56,7 +56,7 @@ def test_never_slower_and_near_the_best_fixed_depth(acceptance: float) -> None:
 def test_a_useless_drafter_is_parked_soon_and_tried_again() -> None:
     """Guards parking (within 64 tokens) and its end: probes come ever more rarely, but they come."""
     _, depths = play(Governor(FLAT, 32), 600, 0.0)
-    assert not any(depths[64:70])
+    assert sum(depths[64:128]) <= 3
     probes = [at for at, depth in enumerate(depths) if at > 64 and depth]
     assert probes
     assert len(probes) < 20

@@ -65,7 +65,7 @@ class Generous(Governor):
 
 
 def generous(max_width: int = 9, fixed_width: int = 0) -> Generous:
-    return Generous(Timings(), max_width, fixed_width)
+    return Generous(Timings(), fixed_width or max_width, fixed_width)
 
 
 class _Listens:
