@@ -14,6 +14,10 @@ from localchat.engine.types import Decision, Draft, Verdict
 
 _MEMORY = 0.97
 """Weight an acceptance observation keeps after each later one."""
+_FIRST_WEIGHT = 4.0
+"""Observations that an expectation counts as before anything was seen."""
+_CARRIED = 4.0
+"""Observations that all earlier replies count as."""
 _ENTER = 1.04
 """How much better than plain a parked source must look to be let in again."""
 _FIRST_PROBE, _LAST_PROBE = 8, 512
@@ -110,18 +114,26 @@ class Governor:
         self._expected = 0.0
 
     def begin_reply(self) -> None:
-        """Nothing of the next reply is written yet."""
+        """Nothing of the next reply is written yet.
+
+        Texts differ more than rounds of one text do: what was seen before counts as a few observations, drawn halfway
+        back to what was expected at first.
+        """
         self._emitted = 0
+        for (source, kind), estimate in self._rates.items():
+            rate = (estimate.rate + self._prior(source, kind)) / 2
+            estimate.seen = min(estimate.seen, _CARRIED)
+            estimate.accepted = rate * estimate.seen
+
+    def _prior(self, source: str, kind: int) -> float:
+        priors = self._priors.get(source) or (0.7,)
+        return priors[min(kind, len(priors) - 1)]
 
     def _rate(self, source: str, kind: int) -> _Estimate:
         found = self._rates.get((source, kind))
         if found is None:
-            priors = self._priors.get(source) or (0.7,)
-            below = self._rates.get((source, kind - 1))
-            prior = priors[min(kind, len(priors) - 1)]
-            # A position never tried is likely a little worse than the one before it.
-            prior = min(prior, below.rate) if below is not None and kind >= len(priors) else prior
-            found = self._rates[(source, kind)] = _Estimate(2.0 * prior, 2.0)
+            prior = self._prior(source, kind)
+            found = self._rates[(source, kind)] = _Estimate(_FIRST_WEIGHT * prior, _FIRST_WEIGHT)
         return found
 
     def _verify_seconds(self, width: int) -> float:

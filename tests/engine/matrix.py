@@ -59,7 +59,9 @@ def prompts(count: int, vocabulary: int = VOCABULARY, longest: int = 60) -> list
     return found
 
 
-def drafters(draft: Target, answer: Sequence[int], seed: int, kept: dict[str, Drafter]) -> Iterator[tuple[str, Drafter]]:
+def drafters(
+    draft: Target, answer: Sequence[int], seed: int, kept: dict[str, Drafter]
+) -> Iterator[tuple[str, Drafter]]:
     """Every drafter of the table, an adversary and an oracle."""
     for name in DRAFTERS:
         yield name, kept.setdefault(name, build(name, draft))

@@ -23,7 +23,9 @@ def chain(size: int, source: str = "model") -> Draft:
     return Draft(Ids(range(size)), tuple(range(ROOT, size - 1)), source, tuple(range(size)))  # type: ignore[arg-type]
 
 
-def play(governor: Governor, rounds: int, acceptance: float, seed: int = 0, source: str = "model") -> tuple[float, list[int]]:
+def play(
+    governor: Governor, rounds: int, acceptance: float, seed: int = 0, source: str = "model"
+) -> tuple[float, list[int]]:
     """Tokens per unit of time over some rounds with a drafter of that acceptance, and the depths chosen."""
     luck = random.Random(seed)
     tokens, seconds, depths = 0, 0.0, []
