@@ -113,7 +113,7 @@ class Session:
             exact=width > 0,
             exact_cost=cost,
             width=width,
-            plain_tokens_per_second=governor.true_plain_rate,
+            plain_tokens_per_second=1.0 / governor.plain_seconds,
             memory=models.memory,
             usage=_usage(models, target, draft),
             findings=models.pairing.findings if models.pairing else (),
@@ -170,9 +170,7 @@ class Session:
 class _Writer:
     """One reply, from token ids to `Finished`."""
 
-    def __init__(
-        self, engine: _Engine, tokens: list[int], options: ReplyOptions, cancelled: threading.Event
-    ) -> None:
+    def __init__(self, engine: _Engine, tokens: list[int], options: ReplyOptions, cancelled: threading.Event) -> None:
         self._engine, self._tokens, self._options, self._cancelled = engine, tokens, options, cancelled
         self._begun = perf_counter()
         self._first: float | None = None
@@ -242,6 +240,7 @@ class _Writer:
 
     def _reply(self, reason: StopReason, usage: Usage) -> Reply:
         info = self._engine.info
+        host = self._stats.host_seconds / max(self._stats.rounds, 1)
         return Reply(
             text="".join(self._text),
             token_ids=tuple(self._ids),
@@ -254,7 +253,7 @@ class _Writer:
             exact=info.exact,
             stats=self._stats,
             first_token_seconds=self._first if self._first is not None else perf_counter() - self._begun,
-            plain_tokens_per_second=self._engine.governor.true_plain_rate,
+            plain_tokens_per_second=1.0 / (self._engine.governor.plain_seconds + host),
             usage=usage,
         )
 
@@ -288,7 +287,9 @@ def exact_width(timings: Timings, models: LoadedModels) -> tuple[int, float]:
     return width, cost
 
 
-def _progress(work: Callable[[Callable[[str, int, int], None]], LoadedModels]) -> Generator[LoadEvent, None, LoadedModels]:
+def _progress(
+    work: Callable[[Callable[[str, int, int], None]], LoadedModels],
+) -> Generator[LoadEvent, None, LoadedModels]:
     """Run a loader that reports by callback, and yield its reports as they come."""
     reports: SimpleQueue[Loading | None] = SimpleQueue()
     result: list[LoadedModels] = []
@@ -313,7 +314,9 @@ def _progress(work: Callable[[Callable[[str, int, int], None]], LoadedModels]) -
 
 def _fingerprint(models: LoadedModels) -> tuple[str, ...]:
     plan = models.plan
-    device = torch.cuda.get_device_name(plan.device) if plan.device.startswith("cuda") else f"cpu{torch.get_num_threads()}"
+    device = (
+        torch.cuda.get_device_name(plan.device) if plan.device.startswith("cuda") else f"cpu{torch.get_num_threads()}"
+    )
     return (torch.__version__, device, models.model_name, plan.precision, models.draft_name, plan.draft_precision)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from localchat.engine.traffic import upload
 from localchat.engine.tree import depths, visible
 from localchat.engine.types import cache_rows
 
@@ -75,7 +76,7 @@ class Layer:
         if self.keys is None or self.values is None:
             return
         device = self.keys.device
-        source = torch.tensor(sources, device=device) % self.rows
+        source = upload(sources, device) % self.rows
         target = torch.arange(start, start + len(sources), device=device) % self.rows
         self.keys[:, :, target] = self.keys[:, :, source]
         self.values[:, :, target] = self.values[:, :, source]
@@ -125,7 +126,7 @@ class Cache:
         else:
             by_row = [0, *depths(parents)]
             by_row += range(by_row[-1] + 1, by_row[-1] + 1 + width - len(by_row))
-            positions = torch.tensor(by_row, device=self.device) + start
+            positions = upload(by_row, self.device) + start
         end = start + 1 if fixed_read else start + width
         reach = -(-end // BUCKET) * BUCKET
         views = {
@@ -153,7 +154,7 @@ class Cache:
         seen = held <= positions[:, None]
         if parents is not None:
             inside = (held >= start) & (held <= last)
-            family = torch.tensor(visible(parents, width), device=self.device)
+            family = upload(visible(parents, width), self.device)
             seen = torch.where(inside, family[:, (held - start).clamp(0, width - 1)], seen)
             held = torch.where(inside, positions[(held - start).clamp(0, width - 1)], held)
         if last >= rows:
@@ -194,8 +195,11 @@ class Cache:
             The tokens really kept: 0 if a ring has turned too far to go back there.
         """
         if length < self.length:
-            turned = any(self._high > rows and length < self._high - (rows - (window or 0)) for window, rows in
-                         self.kinds.items() if window is not None)
+            turned = any(
+                self._high > rows and length < self._high - (rows - (window or 0))
+                for window, rows in self.kinds.items()
+                if window is not None
+            )
             self.length = 0 if turned else length
             if self.length == 0:
                 self._high = 0

@@ -60,9 +60,7 @@ def measure(target: Target, draft: Target | None, max_width: int, repeats: int =
     return Timings(tuple(times), *(_draft_costs(draft, repeats) if draft else ((), ())))
 
 
-def _draft_costs(
-    draft: Target, repeats: int
-) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]:
+def _draft_costs(draft: Target, repeats: int) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]:
     prompt: Sequence[int] = [0] * min(_PROMPT, draft.context // 2, PREFILL_CHUNK)
     token = torch.zeros((), dtype=torch.int64, device=draft.device)
 

@@ -17,6 +17,7 @@ from localchat.engine.detokenize import Stopper
 from localchat.engine.governor import Governor, tested
 from localchat.engine.sampling import Picker
 from localchat.engine.target import Target
+from localchat.engine.traffic import download
 from localchat.engine.tree import depths
 from localchat.engine.types import Draft, Drafter, Origin, Round, StopReason, Verdict
 from localchat.engine.verify import verify
@@ -89,11 +90,10 @@ def room_left(target: Target, length: int) -> int:
 
 
 def read(draft: Draft, picks: torch.Tensor, margins: torch.Tensor) -> tuple[list[int], list[int], list[float]]:
-    """Bring proposals, picks and margins to the host: the round's only synchronisation."""
-    rows = len(picks)
-    parts = (picks, margins) if draft.ids is None else (picks, margins, draft.ids)
-    flat = torch.cat([part.double() for part in parts]).tolist()
-    return [int(x) for x in flat[2 * rows :]], [int(x) for x in flat[:rows]], flat[rows : 2 * rows]
+    """Proposals, picks and margins, on the host."""
+    known = () if draft.ids is None else (draft.ids,)
+    picked, gaps, *proposed = download((picks, margins, *known), picks.device)
+    return [int(token) for token in (proposed[0] if proposed else ())], [int(token) for token in picked], gaps
 
 
 def check(gaps: Sequence[float], rows: Sequence[int], length: int) -> None:

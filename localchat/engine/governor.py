@@ -96,8 +96,10 @@ class Governor:
     _draft: dict[str, float] = field(default_factory=dict)
     _prepare: dict[str, float] = field(default_factory=dict)
     _scale: float = 1.0
+    _samples: int = 0
+    _spent: float = 0.0
+    _tabled: float = 0.0
     _refused: dict[str, str] = field(default_factory=dict)
-    _expected: float = 0.0
 
     def __post_init__(self) -> None:
         self._draft.update(self.timings.draft)
@@ -111,7 +113,6 @@ class Governor:
         """A round begins in which at most `room` tokens can be of use."""
         self.limit = max(0, min(room, self.max_width - 1))
         self._refused = {}
-        self._expected = 0.0
 
     def begin_reply(self) -> None:
         """Nothing of the next reply is written yet.
@@ -120,6 +121,7 @@ class Governor:
         back to what was expected at first.
         """
         self._emitted = 0
+        self._spent = self._tabled = 0.0
         for (source, kind), estimate in self._rates.items():
             rate = (estimate.rate + self._prior(source, kind)) / 2
             estimate.seen = min(estimate.seen, _CARRIED)
@@ -145,9 +147,12 @@ class Governor:
         return 1.0 / self._verify_seconds(1)
 
     @property
-    def true_plain_rate(self) -> float:
-        """Tokens per second of plain decoding at width 1: what every speedup is measured against."""
-        return 1.0 / (self._scale * self.timings.seconds(1))
+    def plain_seconds(self) -> float:
+        """Of one forward at width 1 under the conditions of this reply: what every speedup is measured against.
+
+        The machine's speed now is the time this reply's verifications took over what the table says of their widths.
+        """
+        return self.timings.seconds(1) * (self._spent / self._tabled if self._tabled else self._scale)
 
     def _expectations(self, source: str, classes: Sequence[int]) -> list[float]:
         """Expected tokens of a round that drafts 0, 1, 2, ... of a chain."""
@@ -225,10 +230,9 @@ class Governor:
     def decide(self, draft: Draft) -> Decision:
         """Put this round's choice into words, once the draft is known."""
         true_plain = self._scale * self.timings.seconds(1)
-        self._expected = self._verify_seconds(len(draft) + 1)
         if not draft:
             reason = "; ".join(self._refused.values()) or "nothing to draft"
-            return Decision(bool(self._refused), reason, 1.0, self._expected / true_plain)
+            return Decision(bool(self._refused), reason, 1.0, self._verify_seconds(1) / true_plain)
         chain = [kind for node, kind in enumerate(draft.classes) if draft.parents[node] == node - 1]
         seconds = self._seconds(draft.source, len(chain), len(draft) - len(chain))
         probing = any(p.probing for p in self._parking.values())
@@ -242,14 +246,21 @@ class Governor:
             self._rate(draft.source, draft.classes[node]).observe(hit)
         if verdict.path and draft.source in self._parking:
             self._parking[draft.source].backoff = _FIRST_PROBE
-        if self._expected:
-            ratio = min(max(verify_seconds / self._expected, 1 / _CLAMP), _CLAMP)
-            self._scale *= ratio**0.1
+        self._pace(max(len(draft) + 1, self.fixed_width), verify_seconds)
         if draft:
             old = self._draft.get(draft.source)
             sample = draft_seconds / len(draft) / self._scale
             sample = sample if old is None else min(max(sample, old / _CLAMP), old * _CLAMP)
             self._draft[draft.source] = sample if old is None else 0.9 * old + 0.1 * sample
+
+    def _pace(self, width: int, seconds: float) -> None:
+        """Follow the machine: quickly at first, then by small clamped steps."""
+        table = self.timings.seconds(width)
+        self._spent += seconds
+        self._tabled += table
+        self._samples += 1
+        ratio = min(max(seconds / (table * self._scale), 1 / _CLAMP), _CLAMP)
+        self._scale *= ratio ** max(0.1, 1.0 / self._samples)
 
     def prepared(self, source: str, count: int, seconds: float) -> None:
         """A drafter computed `count` prompt tokens to get going."""

@@ -6,11 +6,13 @@ happened before it: not on rejected drafts, not on the drafter. Penalties read t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from localchat.engine.traffic import upload
 from localchat.engine.tree import ancestors, depths
 from localchat.engine.types import Draft, Sampling
 
@@ -58,10 +60,10 @@ def noise(seed: int, positions: Sequence[int], tokens: Tensor) -> Tensor:
         float32 [rows, n], from 32 hashed bits; computed in float64 so that devices round alike.
     """
     keys = [_splitmix(_splitmix(seed) ^ position) for position in positions]
-    low = torch.tensor([_signed(key) for key in keys], dtype=torch.int32, device=tokens.device)[:, None]
-    high = torch.tensor([_signed(key >> 32) for key in keys], dtype=torch.int32, device=tokens.device)[:, None]
-    words = _scramble(tokens.to(torch.int32) ^ low)
-    words += high
+    halves = [(_signed(key), _signed(key >> 32)) for key in keys]
+    low, high = upload(halves, tokens.device, torch.int32).unbind(dim=1)
+    words = _scramble(tokens.to(torch.int32) ^ low[:, None])
+    words += high[:, None]
     words = _scramble(words)
     uniform = words.to(torch.float64).add_(2147483648.5).mul_(2.0**-32)
     return uniform.log_().neg_().log_().neg_().to(torch.float32)
@@ -81,14 +83,14 @@ class Picker:
         self._ids = torch.arange(vocabulary, device=device)[None]
         if sampling.penalises:
             self._seen = torch.zeros(vocabulary, dtype=torch.float32, device=device)
-            self._seen[torch.tensor(list(prompt), dtype=torch.int64, device=device)] = 1.0
+            self._seen[upload(list(prompt), device, torch.int64)] = 1.0
             self._counts = torch.zeros(vocabulary, dtype=torch.float32, device=device)
 
     def learn(self, emitted: Sequence[int]) -> None:
         """The reply grew by these tokens."""
         self.length += len(emitted)
         if self.sampling.penalises:
-            ids = torch.tensor(list(emitted), dtype=torch.int64, device=self._counts.device)
+            ids = upload(list(emitted), self._counts.device, torch.int64)
             self._counts.index_put_((ids,), torch.ones_like(ids, dtype=torch.float32), accumulate=True)
 
     @torch.inference_mode()
@@ -107,8 +109,9 @@ class Picker:
             pairs = [(row + 1, node) for row in range(len(draft)) for node in ancestors(draft.parents, row)]
             extra = torch.zeros(logits.shape, device=logits.device)
             if pairs and draft.ids is not None:
-                rows, nodes = (torch.tensor(column, device=logits.device) for column in zip(*pairs, strict=True))
-                extra.index_put_((rows, draft.ids.to(logits.device)[nodes]), extra.new_ones(len(pairs)), accumulate=True)
+                rows, nodes = upload(pairs, logits.device).unbind(dim=1)
+                ids = draft.ids.to(logits.device, non_blocking=True)
+                extra.index_put_((rows, ids[nodes]), extra.new_ones(len(pairs)), accumulate=True)
         positions = [self.length, *(self.length + depth for depth in depths(draft.parents))]
         scores, ids = self._scores(logits, positions, extra, self._ids)
         best, at = scores.max(dim=-1, keepdim=True)
@@ -193,6 +196,6 @@ class Picker:
             inside = (mass.cumsum(dim=-1) - mass) < rule.top_p
             floor = torch.maximum(floor, kept.masked_fill(~inside, float("inf")).amin(dim=-1, keepdim=True))
         if rule.min_p > 0.0:
-            lowest = values[:, :1] + torch.log(torch.tensor(rule.min_p, dtype=values.dtype, device=values.device))
+            lowest = values[:, :1] + math.log(rule.min_p)
             floor = torch.maximum(floor, lowest)
         return floor

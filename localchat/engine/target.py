@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from localchat.engine.attention import NAME, attend
 from localchat.engine.cache import Cache
 from localchat.engine.packed import PackedLinear
+from localchat.engine.traffic import upload
 from localchat.engine.types import PREFILL_CHUNK, Draft, Tapped
 
 
@@ -103,7 +104,7 @@ class Target:
         self._taps.append((output[0] if isinstance(output, tuple) else output)[0])
 
     def reduce_head(self, ids: Sequence[int]) -> None:
-        """Score only these tokens (ascending): a draft model's cheaper head. Proposals shrink, replies do not change."""
+        """Score only these tokens (ascending): a draft model's cheaper head; replies do not change."""
         head = self._head
         weight = head.unpacked() if isinstance(head, PackedLinear) else head.weight.detach()
         self.head_ids = torch.tensor(list(ids), device=self.device)
@@ -180,7 +181,7 @@ class Target:
 
     def _known(self, tokens: Sequence[int]) -> Tensor:
         """Ids as a tensor; those a smaller draft vocabulary lacks become its last one, which only costs acceptance."""
-        return torch.tensor(list(tokens), device=self.device).clamp_(max=self.config.vocab_size - 1)
+        return upload(list(tokens), self.device).clamp_(max=self.config.vocab_size - 1)
 
     def settle(self, tokens: Sequence[int], accepted: int) -> None:
         """Name the rows appended by `follow` of which the first `accepted` stand; forget the rest."""
@@ -197,7 +198,7 @@ class Target:
         width = max(rows, self.fixed_width)
         ids = torch.full((width,), token, device=self.device)
         if draft.ids is not None:
-            ids[1:rows] = draft.ids
+            ids[1:rows].copy_(draft.ids, non_blocking=True)
         logits = self._run(ids, draft.parents, keep=0, fixed_read=self.fixed_width > 0)
         return Output(logits[:rows], tuple(tap[:rows] for tap in self._taps))
 
@@ -214,5 +215,5 @@ class Target:
         """Hidden states of the given rows of a verification."""
         if not output.tapped:
             return None
-        index = torch.tensor(list(rows), device=self.device)
+        index = upload(list(rows), self.device)
         return Tapped(tuple(layer[index] for layer in output.tapped))

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from localchat.engine.cache import Cache
+from localchat.engine.governor import Timings
 from localchat.engine.target import Target
 from localchat.engine.types import ROOT, SPARE_ROWS, Draft, Sampling, cache_rows
 from tests.engine.matrix import prompts
-from tests.support.tiny import WINDOW, Generous, RandomTree, Timings, generous, plain, tiny, write
+from tests.support.tiny import WINDOW, Generous, RandomTree, generous, plain, tiny, write
 
 KINDS = ("llama", "qwen3", "gemma3")
 

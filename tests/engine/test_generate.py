@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import operator
+from functools import reduce
 
 import pytest
 import torch
@@ -39,7 +41,7 @@ def test_counters_agree(target: Target) -> None:
     answer, _ = write(target, plain(), prompt, Sampling(seed=3), 60)
     for seed in range(10):
         reply, rounds = write(target, RandomTree(seed, answer), prompt, Sampling(seed=3), 60)
-        stats = sum(rounds, start=GenerationStats())
+        stats = reduce(operator.add, rounds, GenerationStats())
         assert stats.tokens == len(reply) == 60
         assert stats.rounds + stats.accepted - 60 in (0, 1), "the last round may end on an accepted token"
         for r in rounds:

@@ -2,7 +2,8 @@
 
 The text so far is a suffix automaton (Blumer et al. 1985), extended token by token in amortised constant time. The
 suffix link of its last state is the longest suffix that occurred before; the next links are shorter suffixes, whose
-continuations may differ and become branches. Ideas: prompt lookup decoding (Saxena 2023), SAM decoding (arXiv:2411.10666).
+continuations may differ and become branches. Ideas: prompt lookup decoding (Saxena 2023), SAM decoding
+(arXiv:2411.10666).
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Automaton:
 
     def matches(self) -> list[tuple[int, int]]:
         """(length, end) of earlier occurrences of ever shorter suffixes, the longest first."""
-        found = []
+        found: list[tuple[int, int]] = []
         state = self._link[self._last]
         while state > 0 and len(found) < _TRIED:
             found.append((self._length[state], self._end[state]))

@@ -1,4 +1,4 @@
-"""A small model of the same family drafts: it picks with the target's own noise, so it is right more often than it is sure.
+"""A small model of the same family drafts, picking with the target's own noise.
 
 Its cache lags behind by a token or two; what it lacks is read together with the first step of the next draft.
 """
