@@ -24,7 +24,7 @@ class ReplyOptions:
     method: str = ""
     """A drafting method other than the loaded plan's (off, lookup, model, mixed), for comparisons."""
     fresh: bool = False
-    """Forget earlier replies first, so that two measured replies start alike."""
+    """Forget earlier replies and empty the caches first, so that two measured replies start alike."""
 
 
 class Backend(Protocol):

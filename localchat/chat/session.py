@@ -100,6 +100,9 @@ class Session:
             pairing = models.pairing
             room = min(context, models.draft_shape.max_context or context)
             draft = Target(models.draft_model, room, min(pairing.common_vocab, models.vocab), banned=pairing.banned_ids)
+            if 0 < plan.draft_head < draft.vocabulary:
+                ends = (token for token in models.eos_ids if token < draft.vocabulary)
+                draft.reduce_head(sorted({*range(plan.draft_head), *ends}))
         file = timings_file(_fingerprint(models))
         timings = best(read_timings(file), measure(target, draft, MAX_WIDTH))
         keep_timings(file, timings)
@@ -187,6 +190,8 @@ class _Writer:
         self._drafter = engine.drafter(self._method)
         if options.fresh:
             self._drafter.forget()
+            for model in filter(None, (engine.target, engine.draft)):
+                model.truncate(0)
         self._stopper = Stopper(engine.prompt.decode, engine.models.eos_ids, options.stop, options.max_tokens or room)
         self._stats = GenerationStats(prompt_tokens=len(tokens))
         self._ids: list[int] = []

@@ -105,6 +105,9 @@ class Target:
 
     def reduce_head(self, ids: Sequence[int]) -> None:
         """Score only these tokens (ascending): a draft model's cheaper head; replies do not change."""
+        if self.banned is not None:
+            banned = set(self.banned.tolist())
+            ids, self.banned = [token for token in ids if token not in banned], None
         head = self._head
         weight = head.unpacked() if isinstance(head, PackedLinear) else head.weight.detach()
         self.head_ids = torch.tensor(list(ids), device=self.device)
@@ -190,6 +193,7 @@ class Target:
         self.cache.truncate(len(self.tokens))
 
     def _allowed(self, logits: Tensor) -> Tensor:
+        """Logits without the banned ids (a reduced head never scores more than the ids it was given)."""
         return logits if self.banned is None else logits.index_fill(0, self.banned, float("-inf"))
 
     def forward(self, token: int, draft: Draft) -> Output:

@@ -45,6 +45,9 @@ class LoadPlan:
     draft: str = "auto"
     draft_model: str = ""
     draft_precision: Precision = Precision.AUTO
+    draft_head: int = 0
+    """Tokens the draft model scores: the first so many of the vocabulary, which a BPE tokenizer learnt first and so
+    sees most. 0: all. A smaller head drafts faster and proposes rare tokens never."""
     context: int = 0
     """Tokens; 0 takes the largest that fits, up to the model's own maximum and 8192."""
     device: str = "auto"

@@ -152,3 +152,18 @@ def test_exact_mode_never_reads_past_its_bucket() -> None:
     for round_ in rounds:
         assert at // 256 == (at + round_.drafted) // 256
         at += len(round_.tokens)
+
+
+def test_a_reduced_draft_head_scores_as_the_full_one() -> None:
+    """Guards the reduced head: same logits for the tokens it keeps, banned ids left out, and still no other text."""
+    from localchat.engine.drafters import build
+
+    full, small = (Target(tiny("llama", seed=1, layers=1), 256, banned=(5,)) for _ in range(2))
+    small.reduce_head(range(20))
+    assert small.head_ids is not None
+    assert 5 not in small.head_ids.tolist()
+    torch.testing.assert_close(small.extend([1, 2, 3]), full.extend([1, 2, 3])[small.head_ids])
+    target = Target(tiny("llama"), 256)
+    answer, _ = write(target, plain(), [1, 2, 3], Sampling(seed=3), 40)
+    reply, _ = write(target, build("model", small), [1, 2, 3], Sampling(seed=3), 40)
+    assert reply == answer
