@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from localchat.chat.backend import ReplyOptions
@@ -44,6 +44,8 @@ class Scripted:
     delay: float = 0.0
     """Seconds slept in each round."""
     crash: Exception | None = None
+    on_reply: Callable[[], None] = lambda: None
+    """Called when a reply begins."""
     accelerated_text: str = ""
     """What is said when drafts are on, if it is not `text`."""
     margin: float = 1.0
@@ -75,6 +77,7 @@ class Scripted:
         self.conversations.append(conversation)
         self.options.append(options)
         self.cancelled = False
+        self.on_reply()
         if self.crash:
             raise self.crash
         method = options.method or "mixed"

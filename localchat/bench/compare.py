@@ -1,0 +1,67 @@
+"""Are two replies the same, and if not, was it a tie?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from localchat.bench.hear import Run
+
+
+class Verdict(StrEnum):
+    """How two replies relate."""
+
+    SAME = "same"
+    TIE = "tie"
+    """They part where the two best tokens were closer than rounding."""
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True)
+class Sameness:
+    """Two replies token by token."""
+
+    verdict: Verdict
+    position: int | None = None
+    """Index of the first token that differs."""
+    margin: float | None = None
+    """Gap between the two best tokens there, in (perturbed) logits."""
+
+    @property
+    def value(self) -> bool | str:
+        """True, "tie" or false, as the JSON has it."""
+        return "tie" if self.verdict is Verdict.TIE else self.verdict is Verdict.SAME
+
+
+# Logits are of the order of 10; their relative rounding error is 2^-8 in bf16, 2^-11 in fp16 and 2^-24 in fp32, times a
+# small factor for the sums behind them.
+_ROUNDING = {"fp32": 1e-3, "fp16": 0.05, "bf16": 0.25, "nf4": 0.25, "int8": 0.25}
+
+
+def rounding(precision: str) -> float:
+    """The gap between two logits that rounding alone can close, for weights of a precision."""
+    return _ROUNDING.get(precision, 0.25)
+
+
+def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
+    """Index of the first token that differs (the shorter length if one is the other's beginning), or None."""
+    for index, (a, b) in enumerate(zip(left, right, strict=False)):
+        if a != b:
+            return index
+    return None if len(left) == len(right) else min(len(left), len(right))
+
+
+def sameness(plain: Run, other: Run, within: float) -> Sameness:
+    """Compare a reply with the plain one.
+
+    Args:
+        plain: written without drafts, so that each of its rounds has the margin of one token.
+        other: written with drafts.
+        within: the gap that rounding can close (see `rounding`).
+    """
+    position = first_difference(plain.reply.token_ids, other.reply.token_ids)
+    if position is None:
+        return Sameness(Verdict.SAME)
+    margin = plain.margin_at(position)
+    return Sameness(Verdict.TIE if margin <= within else Verdict.DIFFERENT, position, margin)

@@ -1,0 +1,114 @@
+"""The options that commands share. Each is named after a key of the settings, so one look-up finds what was typed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from localchat import config, paths
+from localchat.config import Resolved, Settings
+from localchat.errors import UsageError
+
+if TYPE_CHECKING:
+    from localchat.chat.backend import ReplyOptions
+    from localchat.models.plan import LoadPlan
+
+
+def _option(key: str, *names: str) -> Any:
+    limits = config.RULES[key]
+    allowed = ", ".join(limits.choices) or limits.bounds()
+    flags = names or (f"--{key.replace('_', '-')}",)
+    return typer.Option(*flags, help=limits.meaning + (f" [{allowed}]" if allowed else ""), show_default=False)
+
+
+Profile = Annotated[str | None, typer.Option("--profile", help="A profile of the config file.", show_default=False)]
+Model = Annotated[str | None, _option("model", "-m", "--model")]
+Draft = Annotated[str | None, _option("draft")]
+DraftModel = Annotated[str | None, _option("draft_model")]
+Precision = Annotated[str | None, _option("precision")]
+DraftPrecision = Annotated[str | None, _option("draft_precision")]
+Context = Annotated[int | None, _option("context")]
+Device = Annotated[str | None, _option("device")]
+Exact = Annotated[bool | None, _option("mode", "--exact/--fast")]
+Trust = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Let this model run the code it comes with.", show_default=False)
+]
+Accelerate = Annotated[bool | None, _option("accelerate", "--accel/--no-accel")]
+System = Annotated[str | None, _option("system", "-s", "--system")]
+Temperature = Annotated[float | None, _option("temperature")]
+TopK = Annotated[int | None, _option("top_k")]
+TopP = Annotated[float | None, _option("top_p")]
+MinP = Annotated[float | None, _option("min_p")]
+RepetitionPenalty = Annotated[float | None, _option("repetition_penalty")]
+PresencePenalty = Annotated[float | None, _option("presence_penalty")]
+FrequencyPenalty = Annotated[float | None, _option("frequency_penalty")]
+Seed = Annotated[int | None, _option("seed")]
+MaxTokens = Annotated[int | None, _option("max_tokens")]
+Stop = Annotated[list[str] | None, _option("stop")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.", show_default=False)]
+
+
+def typed(ctx: typer.Context) -> dict[str, object]:
+    """What was typed, by key."""
+    values = {key: value for key, value in ctx.params.items() if key in config.RULES and value not in (None, [], ())}
+    exact = ctx.params.get("exact")
+    return values if exact is None else {**values, "mode": "exact" if exact else "fast"}
+
+
+def resolve(ctx: typer.Context) -> Resolved:
+    """The settings of this run.
+
+    Raises:
+        UsageError: the config file, the environment or an option has a value that is not allowed.
+    """
+    file = config.read(paths.config_file())
+    return config.resolve(file, os.environ, typed(ctx), ctx.params.get("profile") or "")
+
+
+def load_plan(settings: Settings, *, trust_remote_code: bool = False) -> LoadPlan:
+    """What to load.
+
+    Raises:
+        UsageError: a way of drafting or a device that does not exist.
+    """
+    from localchat.models.plan import LoadPlan, Mode, Precision
+
+    if settings.draft in ("medusa", "eagle", "mtp"):
+        raise UsageError(
+            f"The drafter {settings.draft} is not part of this version.", "Use off, lookup, model, mixed or a model."
+        )
+    family, _, number = settings.device.partition(":")
+    if settings.device not in ("auto", "cpu", "cuda") and not (family == "cuda" and number.isdecimal()):
+        raise UsageError(f"There is no device {settings.device!r}.", "Use auto, cpu, cuda or cuda:N.")
+    return LoadPlan(
+        model=settings.model,
+        precision=Precision(settings.precision),
+        draft=settings.draft,
+        draft_model=settings.draft_model,
+        draft_precision=Precision(settings.draft_precision),
+        context=settings.context,
+        device=settings.device,
+        mode=Mode(settings.mode),
+        trust_remote_code=trust_remote_code,
+    )
+
+
+def reply_options(settings: Settings) -> ReplyOptions:
+    """How to reply; a seed is drawn if none was given, and reported with the reply."""
+    from localchat.chat.backend import ReplyOptions
+    from localchat.engine.types import Sampling
+
+    sampling = Sampling(
+        temperature=settings.temperature,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        min_p=settings.min_p,
+        repetition_penalty=settings.repetition_penalty,
+        presence_penalty=settings.presence_penalty,
+        frequency_penalty=settings.frequency_penalty,
+        seed=settings.seed if settings.seed >= 0 else secrets.randbelow(2**31),
+    )
+    return ReplyOptions(sampling, settings.max_tokens, settings.stop, settings.accelerate)

@@ -1,0 +1,197 @@
+"""The other commands: compare, bench, models, fit, config, themes, doctor."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from localchat import __version__
+from localchat.cli import doctor as doctor_module
+from localchat.models.starter import TARGET
+from tests.cli.conftest import Run, write_config
+from tests.support.backend import Scripted
+
+
+def test_no_command_points_to_ask(run: Run) -> None:
+    """Guards against a bare command that fails before the screen exists."""
+    result = run()
+    assert result.exit_code == 0
+    assert "localchat ask" in result.stdout
+
+
+def test_version(run: Run) -> None:
+    """Guards against a version that costs more than a line."""
+    assert run("--version").stdout == f"localchat {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["ask", "compare", "bench", "models", "fit", "config", "themes", "doctor"])
+def test_help_everywhere(run: Run, command: str) -> None:
+    """Guards against a command that cannot explain itself, and against escape sequences in a pipe."""
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_unknown_command_suggests(run: Run) -> None:
+    """Guards the exit code of a typing error."""
+    result = run("aks", "Hi")
+    assert result.exit_code == 2
+    assert "ask" in result.stderr
+
+
+def test_compare_shows_both_sides(run: Run, backend: Scripted) -> None:
+    """Guards against a race in which the second run copies from the first, or has another seed."""
+    result = run("compare", "Hi", "-n", "2", "--json")
+    record = json.loads(result.stdout)
+    assert record["identical"] is True
+    assert record["repeats"] == 2
+    assert record["speedup"] == pytest.approx(30 / 11 * 10 / 12, rel=0.05)  # 10 tokens in 4 rounds of 11 ms
+    assert record["plain"]["accelerated"] is False
+    assert record["accelerated"]["accelerated"] is True
+    assert {options.sampling.seed for options in backend.options} == {record["seed"]}
+    assert all(options.fresh for options in backend.options)
+    table = run("compare", "Hi").stdout
+    assert "the speed of plain decoding" in table
+    assert "the same, token for token" in table
+
+
+def test_compare_tells_where_texts_part(run: Run, backend: Scripted) -> None:
+    """Guards against a difference that is hidden, and against one that is called a tie without reason."""
+    backend.accelerated_text = "Drafts are gifts."
+    assert "a bug" in run("compare", "Hi").stdout
+    assert json.loads(run("compare", "Hi", "--json").stdout)["identical"] is False
+    backend.margin = 0.0
+    record = json.loads(run("compare", "Hi", "--json").stdout)
+    assert (record["identical"], record["first_difference"]) == ("tie", 6)
+
+
+def test_bench_ends_in_one_json_line(run: Run, backend: Scripted) -> None:
+    """Guards the schema of the bench and its plain baseline."""
+    result = run("bench", "-n", "1", "--json", "--draft", "lookup", "--categories", "short answer,question answering")
+    assert result.exit_code == 0
+    record = json.loads(result.stdout.splitlines()[-1])
+    assert set(record) >= {"device", "versions", "target", "results"}
+    assert [(row["category"], row["drafter"]) for row in record["results"]] == [
+        (kind, drafter) for kind in ("short answer", "question answering") for drafter in ("off", "lookup")
+    ]
+    names = {
+        "category", "drafter", "tokens_per_second", "speedup", "identical", "tokens_per_round", "acceptance_rate",
+        "acceptance_by_position", "ttft_seconds", "draft_share", "verify_share", "host_share", "predicted_speedup",
+        "peak_memory_bytes",
+    }  # fmt: skip
+    assert all(set(row) >= names for row in record["results"])
+    assert record["results"][0]["speedup"] == 1.0
+    assert record["results"][1]["predicted_speedup"] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("arguments", [("--draft", "nonsense"), ("--categories", "poems"), ("--form", "verse")])
+def test_bench_refuses_unknown_words(run: Run, backend: Scripted, arguments: tuple[str, ...]) -> None:
+    """Guards against a bench of nothing."""
+    assert run("bench", "-n", "1", *arguments).exit_code == 2
+
+
+def test_models_list_and_show(run: Run, tmp_path: Path) -> None:
+    """Guards against a listing that a broken folder brings down."""
+    broken = tmp_path / "models" / "broken"
+    broken.mkdir(parents=True)
+    (broken / "config.json").write_text("{", encoding="utf-8")
+    listed = json.loads(run("models", "list", str(tmp_path / "models"), "--json").stdout)
+    assert {"starter", "starter-draft", str(broken)} <= {model["name"] for model in listed}
+    assert next(model for model in listed if model["name"] == str(broken))["problem"]
+    shown = json.loads(run("models", "show", "starter", "--json").stdout)
+    assert shown["weight_bytes"]["nf4"] < shown["weight_bytes"]["bf16"] < shown["weight_bytes"]["fp32"]
+    assert "starter-draft" in run("models", "show", "starter").stdout
+
+
+def test_models_pair(run: Run) -> None:
+    """Guards the verdicts on a good pair and on a model with itself."""
+    good = run("models", "pair", "starter", "starter-draft", "--json")
+    assert (good.exit_code, json.loads(good.stdout)["ok"]) == (0, True)
+    same = run("models", "pair", "starter", "starter")
+    assert same.exit_code == 4
+    assert "FAIL" in same.stdout
+
+
+def test_missing_models(run: Run, tmp_path: Path) -> None:
+    """Guards exit code 4 and a hint for a model that is not there."""
+    for arguments in (("models", "show", "no/such"), ("fit", "no/such"), ("models", "pull", "not-an-id")):
+        result = run(*arguments)
+        assert (result.exit_code, result.stdout) == (4, "")
+        assert result.stderr.count("\n") == 2
+
+
+def test_fit(run: Run) -> None:
+    """Guards the answer before a download, and exit code 3 for what cannot fit."""
+    fits = run("fit", "starter", "--precision", "fp32", "--context", "1024", "--device", "cpu", "--json")
+    record = json.loads(fits.stdout)
+    assert fits.exit_code == 0
+    assert [plan["precision"] for plan in record["plans"]] == ["fp32"]
+    assert record["plans"][0]["fits"]
+    assert record["draft"] == "starter-draft"
+    large = run("fit", "Qwen/Qwen2.5-72B-Instruct", "--precision", "fp32", "--device", "cpu")
+    assert large.exit_code == 3
+    assert "missing" in large.stdout
+
+
+def test_config_commands(run: Run, home: Path) -> None:
+    """Guards what is told about the settings against what is used."""
+    assert json.loads(run("config", "path", "--json").stdout)["exists"] is False
+    file = write_config(home, "seed = 5\n")
+    assert run("config", "path").stdout.strip() == str(file)
+    shown = json.loads(run("config", "show", "--json").stdout)
+    assert shown["seed"] == {"value": 5, "source": f"{file}:1"}
+    assert run("config", "validate").exit_code == 0
+    write_config(home, "sed = 5\n")
+    result = run("config", "validate")
+    assert result.exit_code == 2
+    assert "seed" in result.stderr
+
+
+def test_config_edit_starts_with_a_template(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against an empty file to edit, and against a file that others can read."""
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", "true")
+    assert run("config", "edit").exit_code == 0
+    file = home / "config" / "config.toml"
+    assert "# temperature = 0.7" in file.read_text(encoding="utf-8")
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_themes(run: Run, tmp_path: Path) -> None:
+    """Guards the shipped themes, and that all problems of a broken one are told at once."""
+    names = {theme["name"]: theme for theme in json.loads(run("themes", "list", "--json").stdout)}
+    assert {"dark", "light"} <= set(names)
+    assert all(theme["valid"] for theme in names.values())
+    broken = tmp_path / "x.toml"
+    broken.write_text('name = "x"\n[colours]\ntext = "red"\nextra = "#000000"\n', encoding="utf-8")
+    result = run("themes", "validate", str(broken))
+    assert result.exit_code == 2
+    assert all(word in result.stdout for word in ("dark must be", "colours.text", "colours.extra", "colours.accent"))
+
+
+def test_doctor_is_well(run: Run) -> None:
+    """Guards the schema, and that a working machine is called one."""
+    result = run("doctor", "--json")
+    checks = json.loads(result.stdout)["checks"]
+    assert result.exit_code == 0
+    assert all(set(check) == {"name", "status", "detail", "fix"} for check in checks)
+    assert {check["status"] for check in checks} <= {"ok", "warn"}
+    assert {"torch", "memory", "config", "folders", "starter pair"} <= {check["name"] for check in checks}
+
+
+def test_doctor_finds_what_is_wrong(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Guards against a doctor that says all is well, or falls over with the patient."""
+    write_config(home, "sed = 5\n")
+    damaged = tmp_path / "starter"
+    shutil.copytree(TARGET, damaged)
+    (damaged / "model.safetensors").write_bytes(b"short")
+    monkeypatch.setattr("localchat.models.folders.find_model", lambda _: type("Source", (), {"folder": damaged}))
+    result = run("doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+    assert result.exit_code == 1
+    assert checks["config"]["status"] == checks["starter pair"]["status"] == doctor_module.Status.FAIL
+    assert checks["config"]["fix"]
