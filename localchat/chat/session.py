@@ -108,6 +108,7 @@ class Session:
         keep_timings(file, timings)
         width, cost = exact_width(timings, models)
         target.fixed_width = width
+        prompt = Prompt(models.tokenizer)
         governor = Governor(timings, width or MAX_WIDTH, width)
         info = Loaded(
             plan=replace(models.plan, mode=Mode.EXACT if width else Mode.FAST),
@@ -120,9 +121,8 @@ class Session:
             memory=models.memory,
             usage=_usage(models, target, draft),
             findings=models.pairing.findings if models.pairing else (),
-            notes=tuple(filter(None, (*models.notes, models.fast_only, _attention_note(target)))),
+            notes=tuple(filter(None, (*models.notes, prompt.note, models.fast_only, _attention_note(target)))),
         )
-        prompt = Prompt(models.tokenizer)
         self._engine = _Engine(models, prompt, target, draft, governor, info)
         yield Loading("ready", 1, 1)
         yield info
@@ -285,7 +285,7 @@ def exact_width(timings: Timings, models: LoadedModels) -> tuple[int, float]:
         if mode is Mode.EXACT:
             raise UsageError(models.fast_only, "Leave --exact out.")
         return 0, 0.0
-    costs = [(width, timings.seconds(width) / timings.seconds(1) - 1.0) for width in EXACT_WIDTHS]
+    costs = [(width, max(0.0, timings.seconds(width) / timings.seconds(1) - 1.0)) for width in EXACT_WIDTHS]
     width, cost = next((pair for pair in costs if pair[1] < _EXACT_COST), min(costs[1:], key=lambda pair: pair[1]))
     if mode is Mode.FAST or (mode is Mode.AUTO and cost >= _EXACT_COST):
         return 0, cost

@@ -14,9 +14,9 @@ from localchat.engine.types import Decision, Draft, Verdict
 
 _MEMORY = 0.97
 """Weight an acceptance observation keeps after each later one."""
-_FIRST_WEIGHT = 4.0
+_FIRST_WEIGHT = 3.0
 """Observations that an expectation counts as before anything was seen."""
-_CARRIED = 4.0
+_CARRIED = 3.0
 """Observations that all earlier replies count as."""
 _ENTER = 1.04
 """How much better than plain a parked source must look to be let in again."""

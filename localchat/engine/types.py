@@ -247,7 +247,7 @@ class Sampling:
             (self.top_k >= 0, "top-k must be 0 (off) or more"),
             (0.0 < self.top_p <= 1.0, "top-p must be above 0 and at most 1"),
             (0.0 <= self.min_p < 1.0, "min-p must be at least 0 and below 1"),
-            (self.repetition_penalty > 0.0, "repetition penalty must be above 0"),
+            (0.0 < self.repetition_penalty < float("inf"), "repetition penalty must be above 0"),
             (-2.0 <= self.presence_penalty <= 2.0, "presence penalty must be within -2 and 2"),
             (-2.0 <= self.frequency_penalty <= 2.0, "frequency penalty must be within -2 and 2"),
             (0 <= self.seed < 2**63, "seed must be a whole number from 0 to 2^63 - 1"),

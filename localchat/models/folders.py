@@ -264,7 +264,7 @@ def refusal(config: Mapping[str, Any], *, trust_remote_code: bool = False) -> tu
     if config.get("auto_map") and not trust_remote_code:
         return (
             "This model brings its own Python code, which would run on this machine.",
-            "Read that code first; if you trust it, allow it for this model with trust_remote_code = true.",
+            "Read that code first; if you trust it, allow it for this model with --trust-remote-code.",
         )
     return _unsupported_cache(text) or _quantized(config)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from localchat.engine.drafters import lookup
 from localchat.engine.drafters.lookup import Automaton, Lookup, grades
-from localchat.engine.types import Pick
+from localchat.engine.types import Pick, Verdict
 from tests.support.tiny import generous
 
 PICK: Pick = None  # type: ignore[assignment]  # a copy asks nobody
@@ -30,7 +30,7 @@ def test_longest_match_by_brute_force(text: list[int]) -> None:
     automaton = Automaton()
     for token in text:
         automaton.extend(token)
-    found = automaton.matches()
+    found = automaton.matches(50)
     assert (found[0][0] if found else 0) == longest_repeat(text)
     for length, end in found:
         assert end < len(text) - 1
@@ -53,7 +53,7 @@ def test_a_copy_past_the_end_feeds_itself() -> None:
     automaton = Automaton()
     for token in [5, 6, 7, 5, 6, 7, 5, 6, 7]:
         automaton.extend(token)
-    _, end = automaton.matches()[0]
+    _, end = automaton.matches(1)[0]
     assert automaton.after(end, 8) == [5, 6, 7, 5, 6, 7, 5, 6]
 
 
@@ -100,3 +100,18 @@ def test_grades_grow_with_the_match() -> None:
     """Guards classes: each accepted token makes the match longer, and the last class holds the rest."""
     assert grades(1, 8) == [1, 2, 2, 3, 3, 3, 3, 4]
     assert grades(200, 2) == [7, 7]
+
+
+def test_a_copy_goes_on_after_an_edit() -> None:
+    """Guards edited copies (renamed code): after a correction the source is followed from where the copy stood."""
+    drafter, room = Lookup(), generous(9)
+    drafter.start([10, 11, 12, 1, 13, 14, 15, 16, 50, 51, 10, 11], None)
+    room.open(8)
+    draft = drafter.propose([], PICK, room)
+    assert draft.ids is not None
+    assert draft.ids.tolist()[:5] == [12, 1, 13, 14, 15]
+    tokens = [10, 11, 12, 1, 13, 14, 15, 16, 50, 51, 10, 11, 12, 2]
+    drafter.learn(tokens, Verdict((0,), (12, 2)), None)
+    draft = drafter.propose(tokens, PICK, room)
+    assert draft.ids is not None
+    assert draft.ids.tolist()[:4] == [13, 14, 15, 16]

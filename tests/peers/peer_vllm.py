@@ -21,7 +21,7 @@ from pathlib import Path
 from .measure import Clock, Sample
 from .standalone import arguments, measure_alone
 
-_START_SECONDS = 180.0
+_START_SECONDS = 600.0
 
 
 class Vllm:

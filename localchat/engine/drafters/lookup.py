@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -25,8 +26,12 @@ _CAPACITY = 1 << 15
 """Tokens remembered. When full, the older half is forgotten; about 300 bytes a token."""
 _SIDE = 8
 """Class of a branch's first token; classes 1 to 7 are match lengths 1, 2-3, 4-7, ... 64 and more."""
-_TRIED = 8
-"""Shorter suffixes looked at for a branch."""
+_ALIGNED = 9
+"""Classes 9 to 16: a copy that goes on after an edit, by how many tokens of it were right so far."""
+
+_EDITED = (0.05, 0.1, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9)
+_TRIED, _BRANCH = 8, 4
+"""Shorter suffixes looked at for a branch, and its most tokens."""
 
 
 class Automaton:
@@ -92,11 +97,11 @@ class Automaton:
             self._link[new] = known if exact else self._split(known, token, at)
         self._last = new
 
-    def matches(self) -> list[tuple[int, int]]:
+    def matches(self, most: int) -> list[tuple[int, int]]:
         """(length, end) of earlier occurrences of ever shorter suffixes, the longest first."""
         found: list[tuple[int, int]] = []
         state = self._link[self._last]
-        while state > 0 and len(found) < _TRIED:
+        while state > 0 and len(found) < most:
             found.append((self._length[state], self._end[state]))
             state = self._link[state]
         return found
@@ -112,28 +117,49 @@ class Automaton:
         return copied
 
 
+def aligned(run: int, count: int) -> list[int]:
+    """Classes of the tokens of a copy that goes on after an edit."""
+    return [_ALIGNED + min((run + offset).bit_length(), 7) for offset in range(count)]
+
+
 def grades(match: int, count: int) -> list[int]:
     """Classes of the tokens of a copy: each accepted token makes the match one longer."""
     return [min((match + offset).bit_length(), _SIDE - 1) for offset in range(count)]
+
+
+class Copy(NamedTuple):
+    """A stretch of text that may come again."""
+
+    end: int
+    """Position after which it begins."""
+    tokens: list[int]
+    classes: tuple[int, ...]
+    trust: int
+    """Tokens before it that agreed."""
 
 
 class Lookup:
     """Drafts by copying; remembers the replies of this process until told to forget."""
 
     needs = Needs()
-    priors: Mapping[str, tuple[float, ...]] = {"lookup": (0.1, 0.2, 0.4, 0.6, 0.75, 0.85, 0.9, 0.95, 0.3)}
+    priors: Mapping[str, tuple[float, ...]] = {"lookup": (0.1, 0.2, 0.4, 0.6, 0.75, 0.85, 0.9, 0.95, 0.3, *_EDITED)}
 
     def __init__(self, draft_model: Target | None = None) -> None:
         del draft_model
         self._memory = Automaton()
         self._begin = 0
+        self._source: int | None = None
+        self._run = self._trust = 0
+        self._copied: list[int] = []
 
     def forget(self) -> None:
         """Remember nothing but the texts to come."""
         self._memory, self._begin = Automaton(), 0
+        self._source, self._copied = None, []
 
     def start(self, tokens: Sequence[int], tapped: Tapped | None) -> None:
         """Read the prompt: only its end if it goes on where the last reply stopped."""
+        self._source, self._copied = None, []
         known = self._memory.text[self._begin :]
         if len(known) > len(tokens) or known != array("i", tokens[: len(known)]):
             self._memory.extend(_SEPARATOR)
@@ -158,38 +184,58 @@ class Lookup:
         for index in range(len(self._memory.text) - self._begin, len(tokens)):
             self._memory.extend(tokens[index])
 
+    def _match(self, length: int, end: int, count: int) -> Copy:
+        return Copy(end, self._memory.after(end, count), tuple(grades(length, count)), length)
+
+    def _best(self, room: Room) -> list[Copy]:
+        """What followed the longest match, and the last copy gone on with after an edit: the one worth more first."""
+        copies = [self._match(*longest, room.limit) for longest in self._memory.matches(1)]
+        if self._source is not None:
+            text = self._memory.after(self._source, room.limit)
+            copies.append(Copy(self._source, text, tuple(aligned(self._run, room.limit)), self._run))
+        copies = [copy for copy in copies if copy.tokens]
+        return sorted(copies, key=lambda copy: -room.value("lookup", copy.classes[: len(copy.tokens)]))
+
     def value(self, room: Room) -> float:
         """Expected tokens per second if this round copies."""
-        matches = self._memory.matches()
-        return room.value("lookup", grades(matches[0][0], room.limit)) if matches else 0.0
+        best = self._best(room)
+        return room.value("lookup", best[0].classes[: len(best[0].tokens)]) if best else 0.0
 
     def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
-        """Copy what followed the longest match; a differing continuation of a shorter one may become a branch."""
-        matches = self._memory.matches()
-        if not matches:
-            return NO_DRAFT
-        length, end = matches[0]
-        copy = self._memory.after(end, room.limit)
-        classes = grades(length, len(copy))
-        depth = room.depth("lookup", classes)
+        """Copy what is worth most; a differing continuation may become a branch."""
+        best = self._best(room)
+        depth = room.depth("lookup", best[0].classes[: len(best[0].tokens)]) if best else 0
         if not depth:
             return NO_DRAFT
-        copy, classes = copy[:depth], classes[:depth]
-        side, side_classes = self._branch(matches[1:], copy, classes, room)
-        parents = [*range(ROOT, depth - 1), *(ROOT if not i else depth + i - 1 for i in range(len(side)))]
-        return Draft(torch.tensor(copy + side), tuple(parents), "lookup", (*classes, *side_classes))
+        main, classes = best[0].tokens[:depth], best[0].classes[:depth]
+        side, kinds, begin = self._branch(best[1:], main, classes, room)
+        self._trust = best[0].trust
+        self._copied = [best[0].end + 1 + offset for offset in range(depth)]
+        self._copied += [begin + offset for offset in range(len(side))]
+        parents = [*range(ROOT, depth - 1), *(depth + offset - 1 if offset else ROOT for offset in range(len(side)))]
+        return Draft(torch.tensor(main + side), tuple(parents), "lookup", (*classes, *kinds))
 
     def _branch(
-        self, matches: Sequence[tuple[int, int]], copy: Sequence[int], classes: Sequence[int], room: Room
-    ) -> tuple[list[int], list[int]]:
-        for length, end in matches:
-            side = self._memory.after(end, 4)
-            if side and side[0] != copy[0]:
-                kinds = [_SIDE, *grades(length + 1, len(side) - 1)]
+        self, others: list[Copy], main: Sequence[int], classes: Sequence[int], room: Room
+    ) -> tuple[list[int], list[int], int]:
+        """Tokens, classes and place of a continuation that begins otherwise, as far as it is worth its rows."""
+        shorter = (self._match(*match, _BRANCH) for match in self._memory.matches(_TRIED)[1:])
+        for copy in chain(others, shorter):
+            if copy.tokens and copy.tokens[0] != main[0]:
+                kinds = [_SIDE, *copy.classes[1:_BRANCH]][: len(copy.tokens)]
                 count = room.branch("lookup", classes, kinds)
-                return side[:count], kinds[:count]
-        return [], []
+                return copy.tokens[:count], kinds[:count], copy.end + 1
+        return [], [], 0
 
     def learn(self, tokens: Sequence[int], verdict: Verdict, tapped: Tapped | None) -> None:
-        """Read what was emitted."""
+        """Read what was emitted, and remember where in its source the copy stands."""
         self._follow(tokens)
+        if self._copied:
+            # The source's token in the place of the correction or bonus counts as passed.
+            self._source = self._copied[verdict.path[-1]] + 1 if verdict.path else self._copied[0]
+            self._run = len(verdict.path) + self._trust
+        elif self._source is not None:
+            self._source += len(verdict.tokens)
+        if self._source is not None and self._source + 1 >= len(self._memory.text) - len(verdict.tokens):
+            self._source = None
+        self._copied = []
