@@ -37,6 +37,7 @@ from localchat.engine.generate import generate
 from localchat.engine.governor import Governor, Timings
 from localchat.engine.sampling import Picker
 from localchat.engine.target import Target
+from localchat.engine.traffic import settle
 from localchat.engine.types import MAX_WIDTH, Drafter, GenerationStats, Round, StopReason
 from localchat.errors import FitError, GenerationError, LocalchatError, UsageError
 from localchat.models.devices import available_memory
@@ -86,7 +87,7 @@ class Session:
         self._cancel.clear()
         try:
             yield from self._load(plan)
-        except (LocalchatError, torch.OutOfMemoryError, MemoryError) as error:
+        except Exception as error:  # noqa: BLE001 - the border: everything becomes an event
             self.close()
             yield failure(error)
 
@@ -150,13 +151,11 @@ class Session:
             return
         try:
             yield from _Writer(engine, list(token_ids), options, self._cancel).write()
-        except (LocalchatError, torch.OutOfMemoryError, MemoryError) as error:
-            engine.target.truncate(0)
+        except Exception as error:  # noqa: BLE001 - the border: everything becomes an event
+            for model in filter(None, (engine.target, engine.draft)):
+                model.truncate(0)
+                model.cache.scrub()
             yield failure(error)
-        except RuntimeError as error:
-            _log.exception("the engine failed")
-            engine.target.truncate(0)
-            yield failure(GenerationError(f"The engine failed: {str(error).splitlines()[0]}", "Try again."))
 
     def cancel(self) -> None:
         """Stop the running reply at its next round or prompt chunk."""
@@ -192,7 +191,9 @@ class _Writer:
             self._drafter.forget()
             for model in filter(None, (engine.target, engine.draft)):
                 model.truncate(0)
-        self._stopper = Stopper(engine.prompt.decode, engine.models.eos_ids, options.stop, options.max_tokens or room)
+        self._stopper = Stopper(
+            engine.prompt.decode, engine.models.eos_ids, options.stop, options.max_tokens or room + 1
+        )
         self._stats = GenerationStats(prompt_tokens=len(tokens))
         self._ids: list[int] = []
         self._origins: list[str] = []
@@ -209,14 +210,23 @@ class _Writer:
         yield Finished(self._reply(reason, usage))
 
     def _prefill(self) -> Generator[ReplyEvent, None, StopReason | None]:
-        begun = perf_counter()
-        total = 0
-        for done, total in self._engine.target.prefill(self._tokens[:-1]):
+        target, spent, total = self._engine.target, 0.0, 0
+        chunks = target.prefill(self._tokens[:-1])
+        while True:
+            begun = perf_counter()
+            progress = next(chunks, None)
+            settle(target.device)
+            spent += perf_counter() - begun
+            if progress is None:
+                break
+            done, total = progress
+            self._stats = replace(self._stats, prefilled=done, prefill_seconds=spent)
             yield Prefilling(done, total)
             if self._cancelled.is_set():
                 return StopReason.CANCELLED
-        self._drafter.start(self._tokens, self._engine.target.prompt_tapped())
-        self._stats = replace(self._stats, prefilled=total, prefill_seconds=perf_counter() - begun)
+        begun = perf_counter()
+        self._drafter.start(self._tokens, target.prompt_tapped())
+        self._stats = replace(self._stats, prefilled=total, prefill_seconds=spent + perf_counter() - begun)
         return None
 
     def _decode(self) -> Generator[ReplyEvent, None, StopReason]:
@@ -263,15 +273,16 @@ class _Writer:
         )
 
 
-def failure(error: BaseException) -> Failed:
-    """An exception as an event."""
+def failure(error: Exception) -> Failed:
+    """An exception as an event; one that nobody foresaw goes to the log with all it has."""
     if isinstance(error, LocalchatError):
         return Failed(error.kind, error.message, error.hint)
-    return Failed(
-        FitError.kind,
-        "The device ran out of memory.",
-        "Close other programs, or load with a smaller --context, --draft off or --precision nf4.",
-    )
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        hint = "Close other programs, or load with a smaller --context, --draft off or --precision nf4."
+        return Failed(FitError.kind, "The device ran out of memory.", hint)
+    _log.error("the engine failed", exc_info=error)
+    words = str(error).strip().splitlines() or [type(error).__name__]
+    return Failed(GenerationError.kind, f"The engine failed: {words[0]}", "Try again; the log has the details.")
 
 
 def exact_width(timings: Timings, models: LoadedModels) -> tuple[int, float]:

@@ -71,15 +71,18 @@ class Layer:
         return self.keys[:, :, : view.read], self.values[:, :, : view.read]
 
     @torch.inference_mode()
-    def move(self, start: int, sources: Sequence[int]) -> None:
-        """Put the rows written at positions `sources` at start, start + 1, ... (the accepted path of a tree)."""
-        if self.keys is None or self.values is None:
-            return
-        device = self.keys.device
-        source = upload(sources, device) % self.rows
-        target = torch.arange(start, start + len(sources), device=device) % self.rows
-        self.keys[:, :, target] = self.keys[:, :, source]
-        self.values[:, :, target] = self.values[:, :, source]
+    def move(self, source: Tensor, target: Tensor) -> None:
+        """Copy rows from slots to slots (the accepted path of a tree)."""
+        for part in (self.keys, self.values):
+            if part is not None:
+                part[:, :, target] = part[:, :, source]
+
+    @torch.inference_mode()
+    def scrub(self, slots: Tensor) -> None:
+        """Zero slots: a masked row still spoils a sum if it is not a number."""
+        for part in (self.keys, self.values):
+            if part is not None:
+                part[:, :, slots] = 0
 
     @property
     def bytes(self) -> int:
@@ -134,7 +137,7 @@ class Cache:
             for window, rows in self.kinds.items()
         }
         self._step = Step(positions, views)
-        self._high = max(self._high, start + width)
+        self._high = start + width if start == 0 else max(self._high, start + width)
         return self._step
 
     def _view(
@@ -174,15 +177,23 @@ class Cache:
         """Keep the last emitted token's row and the accepted nodes of the draft just verified, in path order."""
         start = self.length + 1
         if any(node != depth for depth, node in enumerate(path)):
-            sources = [start + node for node in path]
+            source = upload([start + node for node in path], self.device)
+            target = torch.arange(start, start + len(path), device=self.device)
+            slots = {rows: (source % rows, target % rows) for rows in self.kinds.values()}
             for layer in self.layers:
-                layer.move(start, sources)
+                layer.move(*slots[layer.rows])
         self.length = start + len(path)
 
     @property
     def bucket_room(self) -> int:
         """Rows that fit after the next one without leaving the bucket it reads."""
         return BUCKET - 1 - self.length % BUCKET
+
+    def scrub(self) -> None:
+        """Zero every row beyond the length."""
+        for layer in self.layers:
+            begin = max(self.length, self._high - layer.rows)
+            layer.scrub(torch.arange(begin, max(begin, self._high), device=self.device) % layer.rows)
 
     def advance(self, count: int) -> None:
         """Keep the first `count` rows of the forward just done."""
@@ -201,8 +212,6 @@ class Cache:
                 if window is not None
             )
             self.length = 0 if turned else length
-            if self.length == 0:
-                self._high = 0
         return self.length
 
     @property

@@ -9,42 +9,44 @@ from localchat.engine.types import StopReason
 Decode = Callable[[Sequence[int]], str]
 
 _UNFINISHED = "\ufffd"
-_LONGEST_CHARACTER = 4
+_HELD = 3
+"""An unfinished character has at most three bytes, and decoders show one replacement character or one per byte."""
 
 
 class Detokenizer:
     """Incremental decoding.
 
     A tokenizer may join or space tokens by what stands before them, so a short window of earlier tokens is decoded
-    with each new one and its text is taken off again. A trailing replacement character means a character is not yet
-    complete, and is held back; four tokens later it must be real, and is let through.
+    with each new one and what was shown of it is taken off. Trailing replacement characters may still become a
+    character, and are held back.
     """
 
     def __init__(self, decode: Decode) -> None:
         self._decode = decode
         self._ids: list[int] = []
         self._window = 0
-        self._read = 0
+        self._settled = 0
+        self._shown = 0
 
     def push(self, token: int) -> str:
         """Text that became certain with this token."""
         self._ids.append(token)
-        return self._settle(final=False)
+        text = self._decode(self._ids[self._window :])
+        whole = text.rstrip(_UNFINISHED)
+        return self._show(text, max(len(whole), len(text) - _HELD))
 
     def flush(self) -> str:
         """What was held back, at the end of a reply."""
-        return self._settle(final=True)
-
-    def _settle(self, *, final: bool) -> str:
-        before = self._decode(self._ids[self._window : self._read])
         text = self._decode(self._ids[self._window :])
-        waiting = len(self._ids) - self._read
-        if len(text) <= len(before):
-            return ""
-        if text.endswith(_UNFINISHED) and waiting < _LONGEST_CHARACTER and not final:
-            return ""
-        self._window, self._read = self._read, len(self._ids)
-        return text[len(before) :]
+        return self._show(text, len(text))
+
+    def _show(self, text: str, end: int) -> str:
+        new = text[self._shown : end]
+        self._shown = max(self._shown, end)
+        if end == len(text):
+            self._window, self._settled = self._settled, len(self._ids)
+            self._shown = len(self._decode(self._ids[self._window :]))
+        return new
 
 
 class Stopper:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
-
-import torch
 
 from localchat.engine.detokenize import Stopper
 from localchat.engine.governor import Governor, tested
 from localchat.engine.sampling import Picker
-from localchat.engine.target import Target
-from localchat.engine.traffic import download
+from localchat.engine.target import Output, Target
+from localchat.engine.traffic import Stopwatch, download
 from localchat.engine.tree import depths
-from localchat.engine.types import Draft, Drafter, Origin, Round, StopReason, Verdict
+from localchat.engine.types import NO_DRAFT, ROOT, Draft, Drafter, Origin, Round, StopReason, Verdict
 from localchat.engine.verify import verify
 from localchat.errors import GenerationError
 
@@ -40,28 +39,33 @@ def generate(
     """
     index, stop = 0, None
     while stop is None:
-        begun = perf_counter()
+        watch = Stopwatch(target.device)
         governor.open(min(stopper.left - 1, room_left(target, len(tokens))))
         draft = drafter.propose(tokens, picker, governor)
+        # A branch's rows stand elsewhere in the cache than plain decoding's, so exact mode verifies chains only.
+        draft = draft.trunk() if target.fixed_width else draft
         decision = governor.decide(draft)
-        drafted = perf_counter()
-        output = target.forward(tokens[-1], draft)
-        picks, margins = picker.rows(output.logits, draft)
-        proposed, picked, gaps = read(draft, picks, margins)
-        verified = perf_counter()
-        verdict = verify(proposed, draft.parents, picked)
+        watch.split()
+        answer = ask(target, picker, tokens[-1], draft)
+        draft = answer.draft
+        draft_seconds, verify_seconds = watch.stop()
+        begun = perf_counter()
+        verdict = verify(answer.proposed, draft.parents, answer.picks)
         rows = [0, *(node + 1 for node in verdict.path)]
-        check(gaps, rows, len(tokens))
         count, stop = stopper.scan(verdict.tokens)
+        used = rows[: count + (stop is StopReason.EOS)]
+        check(answer.gaps, used, len(tokens))
         emitted, path = verdict.tokens[:count], verdict.path[:count]
         target.keep(tokens[-1], path, emitted[: len(path)])
         tokens += emitted
-        picker.learn(emitted)
-        drafter.learn(tokens, verdict, target.tapped(rows[: len(path) + 1], output))
-        governor.learn(draft, verdict, drafted - begun, verified - drafted)
-        if stop is None and len(tokens) >= target.context:
+        if stop is not None:
+            target.truncate(len(tokens) - 1)  # as plain decoding leaves it
+        elif len(tokens) >= target.context:
             stop = StopReason.CONTEXT
-        scored = score(draft, proposed, verdict, count)
+        picker.learn(emitted)
+        drafter.learn(tokens, verdict, target.tapped(rows[: len(path) + 1], answer.output))
+        governor.learn(draft, verdict, draft_seconds, verify_seconds)
+        scored = score(draft, answer.proposed, verdict, count)
         yield Round(
             index=index,
             tokens=emitted,
@@ -69,11 +73,11 @@ def generate(
             source=draft.source,
             width=max(len(draft) + 1, target.fixed_width),
             decision=decision,
-            margin=min((gaps[row] for row in rows[:count]), default=math.inf),
+            margin=min(answer.gaps[row] for row in used),
             stop=stop,
-            draft_seconds=drafted - begun,
-            verify_seconds=verified - drafted,
-            host_seconds=perf_counter() - verified,
+            draft_seconds=draft_seconds,
+            verify_seconds=verify_seconds,
+            host_seconds=perf_counter() - begun,
             accepted=len(path),
             rejected=scored.rejected,
             drafted=scored.drafted,
@@ -83,17 +87,38 @@ def generate(
         index += 1
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the target says to a draft, on the host."""
+
+    draft: Draft
+    output: Output
+    proposed: Sequence[int]
+    picks: Sequence[int]
+    gaps: Sequence[float]
+    """How far each pick was ahead of the next best, in units of logits; NaN where the logits are not numbers."""
+
+
+def ask(target: Target, picker: Picker, token: int, draft: Draft) -> Answer:
+    """One verification and one transfer: the round's only synchronisation.
+
+    A draft that leads to values that are not numbers is dropped, so that a guess can never end a reply.
+    """
+    output = target.forward(token, draft)
+    picks, margins = picker.rows(output.logits, draft)
+    known = () if draft.ids is None else (draft.ids,)
+    picked, gaps, *proposed = download((picks, margins, *known), picks.device)
+    if draft and any(map(math.isnan, gaps)):
+        target.cache.scrub()
+        return ask(target, picker, token, NO_DRAFT)
+    ids = [int(token) for token in proposed[0]] if proposed else []
+    return Answer(draft, output, ids, [int(pick) for pick in picked], gaps)
+
+
 def room_left(target: Target, length: int) -> int:
     """Draft tokens that fit the context and, in exact mode, the cache bucket that the round begins in."""
     room = target.context - length - 1
     return min(room, target.cache.bucket_room) if target.fixed_width else room
-
-
-def read(draft: Draft, picks: torch.Tensor, margins: torch.Tensor) -> tuple[list[int], list[int], list[float]]:
-    """Proposals, picks and margins, on the host."""
-    known = () if draft.ids is None else (draft.ids,)
-    picked, gaps, *proposed = download((picks, margins, *known), picks.device)
-    return [int(token) for token in (proposed[0] if proposed else ())], [int(token) for token in picked], gaps
 
 
 def check(gaps: Sequence[float], rows: Sequence[int], length: int) -> None:
@@ -110,7 +135,7 @@ def origins(draft: Draft, path: Sequence[int], count: int) -> tuple[str, ...]:
     """Where each of `count` emitted tokens comes from."""
     names = [draft.source] * len(path)
     if count > len(path):
-        whole = len(path) == max(depths(draft.parents), default=0)
+        whole = (path[-1] if path else ROOT) not in draft.parents
         names.append(Origin.PLAIN if not draft else Origin.BONUS if whole else Origin.CORRECTION)
     return tuple(names)
 

@@ -8,7 +8,7 @@ often. The choice can change the speed and never the text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from localchat.engine.types import Decision, Draft, Verdict
 
@@ -18,6 +18,8 @@ _FIRST_WEIGHT = 3.0
 """Observations that an expectation counts as before anything was seen."""
 _CARRIED = 3.0
 """Observations that all earlier replies count as."""
+_READING, _READING_PARKED = 0.15, 0.03
+"""Share of a reply's time so far that may go into getting a drafter started."""
 _ENTER = 1.04
 """How much better than plain a parked source must look to be let in again."""
 _FIRST_PROBE, _LAST_PROBE = 8, 512
@@ -90,6 +92,7 @@ class Governor:
     fixed_width: int = 0
     limit: int = 0
     _emitted: int = 0
+    _reading: float = 0.0
     _rates: dict[tuple[str, int], _Estimate] = field(default_factory=dict)
     _priors: dict[str, tuple[float, ...]] = field(default_factory=dict)
     _parking: dict[str, _Parking] = field(default_factory=dict)
@@ -117,13 +120,16 @@ class Governor:
     def begin_reply(self) -> None:
         """Nothing of the next reply is written yet.
 
-        Texts differ more than rounds of one text do: what was seen before counts as a few observations, drawn halfway
-        back to what was expected at first.
+        Texts differ more than rounds of one text do: what was seen before counts as a few observations, and a rate
+        better than expected at first is drawn halfway back.
         """
         self._emitted = 0
+        self._reading = 0.0
+        for parking in self._parking.values():
+            parking.wait, parking.backoff = min(parking.wait, _FIRST_PROBE // 2), _FIRST_PROBE
         self._spent = self._tabled = 0.0
         for (source, kind), estimate in self._rates.items():
-            rate = (estimate.rate + self._prior(source, kind)) / 2
+            rate = min(estimate.rate, (estimate.rate + self._prior(source, kind)) / 2)
             estimate.seen = min(estimate.seen, _CARRIED)
             estimate.accepted = rate * estimate.seen
 
@@ -205,7 +211,7 @@ class Governor:
     def branch(self, source: str, main: Sequence[int], side: Sequence[int]) -> int:
         """How many tokens of a second chain are worth adding as a branch at the root beside `main`."""
         room = min(len(side), self.limit - len(main))
-        if room <= 0 or not main:
+        if room <= 0 or not main or self.fixed_width:
             return 0
         expected = self._expectations(source, main)[-1]
         missed = 1.0 - self._rate(source, main[0]).rate
@@ -217,12 +223,15 @@ class Governor:
     def repays(self, source: str, pending: int) -> bool:
         """True if computing `pending` tokens to get a drafter going is likely to be won back in this reply.
 
-        A reply that has run for n tokens is assumed to run for n more (the ski-rental rule: at worst twice the cost
-        of the best choice in hindsight).
+        A reply that has run for n tokens is assumed to run for n more (the ski-rental rule), and no more than a share
+        of the time it took so far is spent, so that a reply which ends early is hardly slower. A source that does not
+        look as if it paid gets a small share: it is parked, not dropped.
         """
+        plain = 1.0 / self.plain_rate
         cost = pending * self._prepare.get(source, 0.0) * self._scale
-        saved = self._emitted * (1.0 / self.plain_rate - 1.0 / self.value(source, range(self.limit)))
-        if saved > 0.0 and saved >= cost:
+        saved = self._emitted * (plain - 1.0 / self.value(source, range(self.limit)))
+        share = _READING if saved >= cost else _READING_PARKED
+        if self._emitted and self._reading + cost <= share * self._emitted * plain:
             return True
         self._refused[source] = f"{source} waits: reading {pending} tokens first must pay"
         return False
@@ -233,11 +242,15 @@ class Governor:
         if not draft:
             reason = "; ".join(self._refused.values()) or "nothing to draft"
             return Decision(bool(self._refused), reason, 1.0, self._verify_seconds(1) / true_plain)
-        chain = [kind for node, kind in enumerate(draft.classes) if draft.parents[node] == node - 1]
-        seconds = self._seconds(draft.source, len(chain), len(draft) - len(chain))
-        probing = any(p.probing for p in self._parking.values())
-        reason = f"{draft.source}, {len(draft)} deep" + (", trying again" if probing else "")
-        return Decision(False, reason, self._expectations(draft.source, chain)[-1], seconds / true_plain)
+        trunk = len(draft.trunk())
+        main, side = draft.classes[:trunk], draft.classes[trunk:]
+        tokens = self._expectations(draft.source, main)[-1]
+        tokens += (1.0 - self._rate(draft.source, main[0]).rate) * (self._expectations(draft.source, side)[-1] - 1.0)
+        seconds = self._seconds(draft.source, trunk, len(side))
+        parking = self._parking.get(draft.source)
+        reason = f"{draft.source}, {trunk} deep" + (f" and {len(side)} beside" if side else "")
+        reason += ", trying again" if parking and parking.probing else ""
+        return Decision(False, reason, tokens, seconds / true_plain)
 
     def learn(self, draft: Draft, verdict: Verdict, draft_seconds: float, verify_seconds: float) -> None:
         """What came of the round: which nodes were tested, and what it took."""
@@ -264,14 +277,9 @@ class Governor:
 
     def prepared(self, source: str, count: int, seconds: float) -> None:
         """A drafter computed `count` prompt tokens to get going."""
+        self._reading += seconds
         if count:
             self._prepare[source] = seconds / count / self._scale
-
-    def measured(self) -> Timings:
-        """The timings as they are known now, to be kept."""
-        return replace(
-            self.timings, draft=tuple(sorted(self._draft.items())), prepare=tuple(sorted(self._prepare.items()))
-        )
 
 
 def tested(parents: Sequence[int], path: Sequence[int]) -> list[tuple[int, bool]]:

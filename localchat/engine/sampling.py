@@ -98,11 +98,11 @@ class Picker:
         """The target's own choice in every row of a verification.
 
         Args:
-            logits: [rows, vocabulary]; row 0 follows the last emitted token, row i + 1 follows node i.
+            logits: [rows, vocabulary]; row 0 follows the last emitted token, row i + 1 node i, the rest is padding.
             draft: the draft that was verified.
 
         Returns:
-            Chosen ids [rows] and, in units of logits, how far each was ahead of the next best [rows].
+            Chosen ids [n + 1] and, in units of logits, how far each was ahead of the next best [n + 1].
         """
         extra = None
         if self.sampling.penalises:
@@ -112,13 +112,15 @@ class Picker:
                 rows, nodes = upload(pairs, logits.device).unbind(dim=1)
                 ids = draft.ids.to(logits.device, non_blocking=True)
                 extra.index_put_((rows, ids[nodes]), extra.new_ones(len(pairs)), accumulate=True)
-        positions = [self.length, *(self.length + depth for depth in depths(draft.parents))]
+        padding = len(logits) - len(draft) - 1
+        positions = [self.length + depth for depth in (0, *depths(draft.parents), *(0,) * padding)]
         scores, ids = self._scores(logits, positions, extra, self._ids)
         best, at = scores.max(dim=-1, keepdim=True)
         second = scores.scatter_(1, at, float("-inf")).amax(dim=-1, keepdim=True)
         scores.scatter_(1, at, best)  # the scores may be the caller's logits
         margins = (best - second).float() * (self.sampling.temperature or 1.0)
-        return ids.expand(len(scores), -1).gather(1, at)[:, 0], margins[:, 0]
+        chosen = ids.expand(len(scores), -1).gather(1, at)
+        return chosen[: len(draft) + 1, 0], margins[: len(draft) + 1, 0]
 
     @torch.inference_mode()
     def one(self, logits: Tensor, ahead: Sequence[Tensor], ids: Tensor | None = None) -> Tensor:
@@ -138,9 +140,9 @@ class Picker:
             if ahead:
                 tokens = torch.stack(tuple(ahead))
                 extra[0].index_put_((tokens,), torch.ones_like(tokens, dtype=torch.float32), accumulate=True)
-        known = self._ids if ids is None else ids[None]
+        known = self._ids[:, : len(logits)] if ids is None else ids[None]
         scores, known = self._scores(logits[None], [self.length + len(ahead)], extra, known)
-        return known[0, scores[0].argmax()]
+        return known[0].index_select(0, scores.argmax(dim=-1))[0]
 
     def _scores(
         self, logits: Tensor, positions: Sequence[int], extra: Tensor | None, ids: Tensor
@@ -157,8 +159,10 @@ class Picker:
         return scores + noise(self.sampling.seed, positions, ids), ids
 
     def _penalised(self, logits: Tensor, extra: Tensor, ids: Tensor) -> Tensor:
-        counts = (self._counts + extra)[:, ids[0]]
-        seen = (counts > 0) | (self._seen[ids[0]] > 0)
+        counts, prompt = self._counts + extra, self._seen
+        if ids is not self._ids:
+            counts, prompt = counts[:, ids[0]], prompt[ids[0]]
+        seen = (counts > 0) | (prompt > 0)
         logits = logits if logits.dtype == torch.float64 else logits.float()
         rate = self.sampling.repetition_penalty
         logits = torch.where(seen, torch.where(logits > 0, logits / rate, logits * rate), logits)

@@ -21,7 +21,8 @@ class Output:
     """Result of a verification."""
 
     logits: Tensor
-    """[rows, vocabulary]: row 0 follows the last emitted token, row i + 1 follows node i; padding is cut off."""
+    """[rows, vocabulary]: row 0 follows the last emitted token, row i + 1 follows node i; then exact mode's padding,
+    so that choosing tokens has a fixed shape too."""
     tapped: tuple[Tensor, ...]
     """Hidden states [rows, hidden] of the tapped layers."""
 
@@ -204,7 +205,7 @@ class Target:
         if draft.ids is not None:
             ids[1:rows].copy_(draft.ids, non_blocking=True)
         logits = self._run(ids, draft.parents, keep=0, fixed_read=self.fixed_width > 0)
-        return Output(logits[:rows], tuple(tap[:rows] for tap in self._taps))
+        return Output(logits, tuple(tap[:rows] for tap in self._taps))
 
     def keep(self, token: int, path: Sequence[int], tokens: Sequence[int]) -> None:
         """Keep the row of `token` and the accepted path, whose tokens are `tokens`."""

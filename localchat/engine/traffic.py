@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -25,3 +26,39 @@ def download(parts: Sequence[Tensor], device: torch.device) -> list[list[float]]
         found.append(flat[at : at + len(part)])
         at += len(part)
     return found
+
+
+def settle(device: torch.device) -> None:
+    """Wait for the device, so that what it still computes is not charged to what comes next."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+class Stopwatch:
+    """Splits a round's time in two where the host does not wait for the device between the parts."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device.type == "cuda"
+        self._begun = perf_counter()
+        self._events = [self._event()] if self._cuda else []
+        self._split = self._begun
+
+    @staticmethod
+    def _event() -> Any:
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def split(self) -> None:
+        """The first part is over (on a GPU: has been asked for)."""
+        self._split = perf_counter()
+        if self._cuda:
+            self._events.append(self._event())
+
+    def stop(self) -> tuple[float, float]:
+        """Seconds of both parts, now that the device is idle."""
+        total = perf_counter() - self._begun
+        first = self._split - self._begun
+        if self._cuda:
+            first = min(total, max(first, self._events[0].elapsed_time(self._events[1]) / 1000.0))
+        return first, total - first

@@ -65,6 +65,13 @@ class Draft:
         """True if no node has a sibling."""
         return all(parent == node - 1 for node, parent in enumerate(self.parents))
 
+    def trunk(self) -> Draft:
+        """The leading chain, without branches."""
+        count = next((node for node, parent in enumerate(self.parents) if parent != node - 1), len(self))
+        if count == len(self) or self.ids is None:
+            return self
+        return Draft(self.ids[:count], self.parents[:count], self.source, self.classes[:count])
+
 
 NO_DRAFT = Draft()
 

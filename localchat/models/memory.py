@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from localchat.engine.types import PREFILL_CHUNK, cache_rows
+from localchat.engine.types import MAX_WIDTH, PREFILL_CHUNK, cache_rows
 from localchat.errors import ModelError
 from localchat.models.folders import TensorInfo, read_config, tensors, text_config, weight_files
 from localchat.models.plan import Precision
@@ -56,7 +56,7 @@ class Shape:
     """Rows of the head, padding included."""
     tied: bool
     max_context: int
-    """Tokens the model was made for; 0 if its config does not say."""
+    """Tokens the model can hold; 0 if its config does not say."""
     linear: int
     """Parameters in linear layers that can be quantized."""
     linear_rows: int
@@ -117,7 +117,7 @@ class Shape:
             intermediate=intermediate,
             vocab=vocab,
             tied=tied,
-            max_context=_first(text, "max_position_embeddings", "n_positions", "n_ctx", default=0),
+            max_context=_longest(text),
             linear=layers * (attention + mlp),
             linear_rows=layers * (attention_rows + mlp_rows),
             embedding=vocab * hidden * (1 if tied else 2),
@@ -221,6 +221,20 @@ def _windows(text: Mapping[str, Any], layers: int) -> tuple[int | None, ...]:
     default = 2 if kind == "gemma2" else 6 if kind.startswith("gemma3") else 0
     pattern = _first(text, "sliding_window_pattern", "_sliding_window_pattern", default=default)
     return tuple(window if not pattern or (layer + 1) % pattern else None for layer in range(layers))
+
+
+def _longest(text: Mapping[str, Any]) -> int:
+    """Tokens a model can hold.
+
+    Some models turn to other rotary frequencies when a text grows past a length: from there on a token's values would
+    depend on how far a draft reached beyond it. Such models are used up to that length, less the rows of a draft.
+    """
+    longest = _first(text, "max_position_embeddings", "n_positions", "n_ctx", default=0)
+    rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    if (rope.get("rope_type") or rope.get("type")) not in ("dynamic", "longrope", "su"):
+        return longest
+    name = "original_max_position_embeddings"
+    return max(0, int(rope.get(name) or text.get(name) or longest) - MAX_WIDTH)
 
 
 def _is_head(name: str) -> bool:

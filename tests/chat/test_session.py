@@ -175,3 +175,18 @@ def test_kept_timings_survive_damage(home: Path) -> None:
     file.write_text("{")
     assert read_timings(file) is None
     assert best(timings, replace(timings, verify=((1, 0.4), (2, 0.9)))).verify == ((1, 0.4), (2, 0.6))
+
+
+@pytest.mark.parametrize("method", ["lookup", "mixed"])
+def test_a_chat_of_three_turns_is_the_same_with_and_without_drafts(session: Session, method: str) -> None:
+    """Guards exact mode across turns: caches are kept, and a stop string ends the first reply inside a draft."""
+    texts = []
+    for options in (replace(SHORT, accelerate=False), replace(SHORT, method=method)):
+        talk, said = QUESTION, []
+        for turn, question in enumerate(("And what is a round?", "Thank you!", "Bye")):
+            stop = ("the",) if turn == 0 else ()
+            reply, _ = finish(session.reply(talk, replace(options, fresh=turn == 0, stop=stop)))
+            said.append(reply.token_ids)
+            talk = talk.assistant(reply.text).user(question)
+        texts.append(said)
+    assert texts[0] == texts[1]

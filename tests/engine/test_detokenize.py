@@ -88,3 +88,17 @@ def test_a_stop_comes_before_the_length() -> None:
 def test_the_first_of_several_stop_strings_wins() -> None:
     """Guards overlapping stop strings: text is cut at the earliest."""
     assert scan("one two", [], Stopper(as_bytes, frozenset(), ("two", "ne t"), 99))[0] == "o"
+
+
+def test_a_character_after_broken_bytes_is_not_swallowed() -> None:
+    """Guards text against ids: whatever bytes come, the pieces join to what the whole decodes to."""
+    for data in ([0xE2, 0x82, 0xE2, 0x82, 0xAC, 0x61], [0xF0, 0x9F, *"😀".encode()], [0x80] * 6, [0xC3]):
+        detokenizer = Detokenizer(as_bytes)
+        assert "".join(map(detokenizer.push, data)) + detokenizer.flush() == as_bytes(data)
+
+
+@given(st.binary(max_size=30))
+def test_any_bytes_join_to_their_text(data: bytes) -> None:
+    """Guards the same for every sequence of bytes."""
+    detokenizer = Detokenizer(as_bytes)
+    assert "".join(map(detokenizer.push, data)) + detokenizer.flush() == as_bytes(data)

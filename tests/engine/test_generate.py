@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 import inspect
 import operator
+from collections.abc import Sequence
 from functools import reduce
 
 import pytest
 import torch
 
 from localchat.engine import generate as loop
+from localchat.engine.drafters import build
 from localchat.engine.governor import Governor, Timings
 from localchat.engine.target import Target
-from localchat.engine.types import GenerationStats, Sampling, StopReason
+from localchat.engine.types import NO_DRAFT, ROOT, Draft, GenerationStats, Pick, Room, Sampling, StopReason
 from localchat.errors import GenerationError
 from tests.engine.matrix import prompts
 from tests.support.tiny import Perfect, RandomTree, Useless, generous, letters, plain, tiny, write
@@ -102,8 +104,64 @@ def test_logits_that_are_not_numbers_stop_the_reply(depth: int) -> None:
     model.model.embed_tokens.weight[answer[first]] = float("nan")
     with pytest.raises(GenerationError, match=f"position {len(prompt) + first + 1}"):
         write(Target(model, 256), plain(), prompt, Sampling(temperature=0.0), 10)
-    with pytest.raises(GenerationError, match="not a number"):
+    with pytest.raises(GenerationError, match=f"position {len(prompt) + first + 1}"):
         write(Target(model, 256), Perfect(answer), prompt, Sampling(temperature=0.0), 10, generous(9))
+
+
+class Poison(Perfect):
+    """Drafts a token whose embedding is not a number before every third true one."""
+
+    def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
+        return Draft(torch.tensor([60, 59]), (ROOT, 0), "poison", (0, 0)) if len(tokens) % 3 else NO_DRAFT
+
+
+def test_a_poisoned_guess_does_not_end_a_reply() -> None:
+    """Guards losslessness against values that are not numbers: a rejected draft leaves no trace."""
+    model = tiny("gemma3")
+    model.model.embed_tokens.weight[60] = float("nan")
+    target = Target(model, 256)
+    rule = Sampling(temperature=0.8, seed=5, repetition_penalty=1.2)
+    answer, _ = write(target, plain(), [1, 2, 3], rule, 40)
+    assert 60 not in answer
+    reply, rounds = write(target, Poison([]), [1, 2, 3], rule, 40)
+    assert reply == answer
+    assert not any(r.drafted for r in rounds), "the poisoned drafts were dropped"
+
+
+def test_a_fully_accepted_branch_earns_a_bonus() -> None:
+    """Guards the words: the token after a whole accepted path is a bonus, however long the other branches are."""
+    draft = Draft(torch.tensor([1, 2, 3, 4]), (ROOT, 0, 1, ROOT), "x", (0,) * 4)
+    assert loop.origins(draft, (3,), 2) == ("x", "bonus")
+    assert loop.origins(draft, (0,), 2) == ("x", "correction")
+    assert loop.origins(NO_DRAFT, (), 1) == ("plain",)
+
+
+def test_a_smaller_draft_vocabulary_still_drafts(target: Target) -> None:
+    """Guards pairs whose target knows a few more tokens: every way of sampling works, and the text stays the same."""
+    draft = Target(tiny("llama", seed=1, layers=1), 256, vocabulary=50)
+    for rule in (Sampling(seed=1), Sampling(temperature=0.0, presence_penalty=0.5), Sampling(seed=2, top_k=5)):
+        answer, _ = write(target, plain(), [1, 2, 3], rule, 20)
+        reply, rounds = write(target, build("model", draft), [1, 2, 3], rule, 20)
+        assert reply == answer
+        assert any(r.drafted for r in rounds)
+
+
+def test_a_stop_leaves_the_cache_as_plain_decoding_does(target: Target) -> None:
+    """Guards the next turn in exact mode: its prefill must begin at the same token with and without drafts."""
+    answer, _ = write(target, plain(), [1, 2, 3], Sampling(seed=8), 30)
+    stop = letters(answer[7:9])
+    write(target, plain(), [1, 2, 3], Sampling(seed=8), 30, stop=(stop,))
+    held = list(target.tokens)
+    write(target, Perfect(answer), [1, 2, 3], Sampling(seed=8), 30, generous(6), stop=(stop,))
+    assert target.tokens == held
+
+
+def test_a_parked_draft_model_is_tried_again(target: Target) -> None:
+    """Guards parking through the drafter itself: what it must read first may not keep it out for good."""
+    costs = Timings(((1, 1.0), (32, 1.2)), (("model", 0.3),), (("model", 0.01),))
+    draft = Target(tiny("qwen3", seed=9, layers=1), 1024)
+    _, rounds = write(target, build("model", draft), [1, 2, 3], Sampling(seed=3), 800, Governor(costs, 8))
+    assert any(r.drafted for r in rounds[200:])
 
 
 def test_taps_are_the_accepted_rows(target: Target) -> None:

@@ -105,7 +105,7 @@ def test_a_wait_is_repaid_before_it_is_spent() -> None:
     governor.begin_reply()
     governor.open(100)
     assert not governor.repays("model", 1000), "never before the first token"
-    for _ in range(60):
+    for _ in range(160):
         governor.open(100)
         governor.decide(NO_DRAFT)
         governor.learn(NO_DRAFT, Verdict((), (0,)), 0.0, 1.0)
@@ -138,3 +138,30 @@ def test_interpolation() -> None:
     assert FLAT.seconds(1) == 1.0
     assert FLAT.seconds(12) == pytest.approx(1.15)
     assert FLAT.seconds(64) == 1.5
+
+
+@pytest.mark.parametrize(("cost", "length"), [(0.05, 16), (0.1, 24), (0.3, 24), (0.1, 512)])
+def test_a_useless_drafter_costs_short_replies_little(cost: float, length: int) -> None:
+    """Guards many short replies: what was learnt in one is not paid for again in the next."""
+    governor = Governor(Timings(FLAT.verify, (("model", cost),)), 32)
+    governor.trust({"model": (0.75,)})
+    seconds = 0.0
+    for _ in range(40):
+        governor.begin_reply()
+        for _ in range(length):
+            governor.open(100)
+            depth = governor.depth("model", range(governor.limit))
+            governor.decide(chain(depth))
+            governor.learn(chain(depth), Verdict((), (0,)), cost * depth, FLAT.seconds(depth + 1))
+            seconds += FLAT.seconds(depth + 1) + cost * depth
+    assert 40 * length / seconds >= 0.96
+
+
+def test_a_promise_counts_the_branch() -> None:
+    """Guards predicted speed: a branch adds what it earns when the main chain fails, not a longer chain."""
+    governor = Governor(FLAT, 32)
+    governor.trust({"lookup": (0.5,)})
+    governor.open(100)
+    both = Draft(Ids(range(4)), (ROOT, 0, ROOT, 2), "lookup", (0, 0, 0, 0))  # type: ignore[arg-type]
+    main = 1 + 0.5 + 0.25
+    assert governor.decide(both).expected_tokens == pytest.approx(main + 0.5 * (main - 1))

@@ -183,3 +183,13 @@ def test_no_torch() -> None:
         "localchat.models.choice; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_models_that_change_their_rotation_are_used_up_to_there() -> None:
+    """Guards losslessness with dynamic and long rotary embeddings: a draft must never reach past the change."""
+    base = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    base |= {"intermediate_size": 128, "vocab_size": 100, "max_position_embeddings": 131072}
+    long = base | {"rope_scaling": {"type": "longrope"}, "original_max_position_embeddings": 4096}
+    assert Shape.from_config(base).max_context == 131072
+    assert Shape.from_config(long).max_context == 4096 - 32
+    assert Shape.from_config(base | {"rope_scaling": {"rope_type": "dynamic"}}).max_context == 131072 - 32

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SEPARATOR = -1
 """Between texts; it never equals a token, and no draft runs across it."""
 _CAPACITY = 1 << 15
-"""Tokens remembered. When full, the older half is forgotten; about 300 bytes a token."""
+"""Tokens remembered beside the text being written. When full, the older half is forgotten."""
 _SIDE = 8
 """Class of a branch's first token; classes 1 to 7 are match lengths 1, 2-3, 4-7, ... 64 and more."""
 _ALIGNED = 9
@@ -164,7 +164,7 @@ class Lookup:
         if len(known) > len(tokens) or known != array("i", tokens[: len(known)]):
             self._memory.extend(_SEPARATOR)
             self._begin = len(self._memory.text)
-        if len(self._memory.text) + len(tokens) > max(_CAPACITY, 2 * len(tokens)):
+        if self._begin > _CAPACITY // 2 and self._begin + len(tokens) > _CAPACITY:
             self._shrink()
         self._follow(tokens)
 

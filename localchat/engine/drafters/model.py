@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from localchat.engine.traffic import settle
 from localchat.engine.types import NO_DRAFT, ROOT, Draft, Needs, Pick, Room, Tapped, Verdict
 
 if TYPE_CHECKING:
@@ -45,8 +46,11 @@ class ModelDrafter:
     def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
         """Draft as deep as pays, once the prompt is read."""
         model = self._model
-        depth = min(room.depth("model", range(room.limit)), model.context - len(tokens))
-        if depth <= 0 or not self._caught_up(tokens, room):
+        room_left = min(room.limit, model.context - len(tokens))
+        if room_left <= 0 or not self._caught_up(tokens, room):
+            return NO_DRAFT
+        depth = room.depth("model", range(room_left))
+        if not depth:
             return NO_DRAFT
         logits = model.extend(tokens[len(model.tokens) :])
         ids: list[torch.Tensor] = []
@@ -66,6 +70,7 @@ class ModelDrafter:
         begun = perf_counter()
         for _ in self._model.prefill(tokens[:-1]):
             pass
+        settle(self._model.device)
         room.prepared("model", unread, perf_counter() - begun)
         return True
 
