@@ -279,7 +279,9 @@ class Governor:
         """A drafter computed `count` prompt tokens to get going."""
         self._reading += seconds
         if count:
-            self._prepare[source] = seconds / count / self._scale
+            # The least is kept: a short stretch pays the price of a whole forward.
+            sample = seconds / count / self._scale
+            self._prepare[source] = min(sample, self._prepare.get(source, sample))
 
 
 def tested(parents: Sequence[int], path: Sequence[int]) -> list[tuple[int, bool]]:

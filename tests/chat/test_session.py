@@ -92,7 +92,7 @@ def test_a_second_turn_computes_only_what_is_new(session: Session) -> None:
     """Guards prefix reuse through the chat template."""
     first, _ = finish(session.reply(QUESTION, SHORT))
     talk = QUESTION.assistant(first.text).user("And what is a round?")
-    second, events = finish(session.reply(talk, SHORT))
+    second, events = finish(session.reply(talk, replace(SHORT, fresh=False)))
     assert second.stats.prefilled < second.stats.prompt_tokens / 2
     assert any(isinstance(event, Prefilling) for event in events)
 
