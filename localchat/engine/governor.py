@@ -225,13 +225,16 @@ class Governor:
 
         A reply that has run for n tokens is assumed to run for n more (the ski-rental rule), and no more than a share
         of the time it took so far is spent, so that a reply which ends early is hardly slower. A source that does not
-        look as if it paid gets a small share: it is parked, not dropped.
+        look as if it paid gets a small share, when it is to be tried again: it is parked, not dropped.
         """
         plain = 1.0 / self.plain_rate
         cost = pending * self._prepare.get(source, 0.0) * self._scale
         saved = self._emitted * (plain - 1.0 / self.value(source, range(self.limit)))
         share = _READING if saved >= cost else _READING_PARKED
-        if self._emitted and self._reading + cost <= share * self._emitted * plain:
+        parking = self._parking.setdefault(source, _Parking())
+        parking.wait -= parking.parked
+        due = not parking.parked or parking.wait <= 0
+        if due and self._emitted and self._reading + cost <= share * self._emitted * plain:
             return True
         self._refused[source] = f"{source} waits: reading {pending} tokens first must pay"
         return False
