@@ -84,7 +84,7 @@ def useless(session: Session, tokens: int, repeats: int = 5) -> None:
     for _ in range(repeats):
         plain, _ = reply(session, Conversation().user(QUESTION), replace(options, accelerate=False))
         noisy, rounds = reply(session, Conversation().user(QUESTION), replace(options, method="useless"))
-        if noisy.token_ids != plain.token_ids:
+        if engine.info.exact and noisy.token_ids != plain.token_ids:
             raise SystemExit("a useless drafter changed the text")
         ratios.append(noisy.stats.tokens_per_second / plain.stats.tokens_per_second)
         drafted = [r.index for r in rounds if r.drafted]

@@ -19,7 +19,7 @@ TEXT = """\
 A target and a draft model, trained from scratch by this project, so that localchat works on a machine with no GPU and
 no network. They are a guide: they answer questions about localchat (keys, screens, commands, settings, promises), about
 speculative decoding and about memory, know a few short Python snippets, and can copy, rename and sum up a little. They
-know nothing else, say so when asked, and make mistakes. Do not rely on them for anything that matters.
+know nothing else, mostly say so when asked, and make mistakes. Do not rely on them for anything that matters.
 
 | | target | draft |
 |---|---|---|
