@@ -10,9 +10,8 @@ import torch
 
 from localchat.engine.governor import Timings
 from localchat.engine.target import Target
-from localchat.engine.types import NO_DRAFT, PREFILL_CHUNK, ROOT, Draft
+from localchat.engine.types import NO_DRAFT, PREFILL_CHUNK, ROOT, WIDTHS, Draft
 
-WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _CONTEXT = 128
 _PROMPT = 64
 

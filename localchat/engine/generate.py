@@ -18,7 +18,7 @@ from localchat.engine.sampling import Picker
 from localchat.engine.target import Output, Target
 from localchat.engine.traffic import Stopwatch, download
 from localchat.engine.tree import depths
-from localchat.engine.types import NO_DRAFT, ROOT, Draft, Drafter, Origin, Round, StopReason, Verdict
+from localchat.engine.types import NO_DRAFT, ROOT, Draft, Drafter, Origin, Round, StopReason, Verdict, padded
 from localchat.engine.verify import verify
 from localchat.errors import GenerationError
 
@@ -71,7 +71,7 @@ def generate(
             tokens=emitted,
             origins=origins(draft, path, count),
             source=draft.source,
-            width=max(len(draft) + 1, target.fixed_width),
+            width=max(padded(len(draft) + 1), target.fixed_width),
             decision=decision,
             margin=min(answer.gaps[row] for row in used),
             stop=stop,

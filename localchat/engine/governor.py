@@ -39,16 +39,8 @@ class Timings:
     """(source, seconds per prompt token a drafter must compute before it can start)."""
 
     def seconds(self, width: int) -> float:
-        """Of one verification, interpolated between the measured widths."""
-        below = above = self.verify[0]
-        for above in self.verify:
-            if above[0] >= width:
-                break
-            below = above
-        if above[0] <= below[0] or width <= below[0]:
-            return above[1] if width >= above[0] else below[1]
-        share = (width - below[0]) / (above[0] - below[0])
-        return below[1] + share * (above[1] - below[1])
+        """Of one verification of `width` rows: the next measured width, which the rows are padded to."""
+        return next((seconds for measured, seconds in self.verify if measured >= width), self.verify[-1][1])
 
 
 @dataclass(slots=True)

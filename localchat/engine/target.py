@@ -13,7 +13,10 @@ from localchat.engine.attention import NAME, attend
 from localchat.engine.cache import Cache
 from localchat.engine.packed import PackedLinear
 from localchat.engine.traffic import upload
-from localchat.engine.types import PREFILL_CHUNK, Draft, Tapped
+from localchat.engine.types import PREFILL_CHUNK, Draft, Tapped, padded
+
+_PREFILL_STEP = 32
+"""Prompt chunks are padded to a multiple of this many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +120,16 @@ class Target:
         self.model.set_output_embeddings(small.requires_grad_(False))
 
     @torch.inference_mode()
-    def _run(self, ids: Tensor, parents: Sequence[int], keep: int, *, fixed_read: bool = False) -> Tensor:
-        """Forward `ids` [width] and return logits of the last `keep` rows (0: all)."""
+    def _run(self, ids: Tensor, parents: Sequence[int], keep: int | Tensor, *, fixed_read: bool = False) -> Tensor:
+        """Forward `ids` [width] and return logits of the rows `keep`, or of the last `keep` rows (0: all)."""
         step = self.cache.begin(len(ids), parents, fixed_read=fixed_read)
         self._taps = []
         mask: Any = None
         if not self.packed:
             masks = {window: view.mask[None, None] for window, view in step.views.items()}
-            kinds = {"full_attention": masks.get(None), "sliding_attention": next(iter(masks.values()))}
-            mask = kinds if getattr(self.config, "layer_types", None) and len(masks) > 1 else next(iter(masks.values()))
+            sliding = next((one for window, one in masks.items() if window is not None), None)
+            kinds = {"full_attention": masks.get(None), "sliding_attention": sliding}
+            mask = kinds if len(masks) > 1 else next(iter(masks.values()))
         result = self.model(
             input_ids=ids[None],
             position_ids=step.positions[None],
@@ -157,11 +161,13 @@ class Target:
         yield 0, total
         for begin in range(kept, len(tokens), PREFILL_CHUNK):
             chunk = list(tokens[begin : begin + PREFILL_CHUNK])
-            self._run(self._known(chunk), (), keep=1)
+            # Few different widths: the CPU's library builds and keeps a kernel for each it meets.
+            padding = -len(chunk) % _PREFILL_STEP
+            self._run(self._known([*chunk, *chunk[-1:] * padding]), (), keep=1)
             self.cache.advance(len(chunk))
             self.tokens += chunk
             if self._taps:
-                self._prompt_taps.append(tuple(self._taps))
+                self._prompt_taps.append(tuple(tap[: len(chunk)] for tap in self._taps))
             yield begin + len(chunk) - kept, total
 
     def prompt_tapped(self) -> Tapped | None:
@@ -172,7 +178,10 @@ class Target:
 
     def extend(self, tokens: Sequence[int]) -> Tensor:
         """Append `tokens` to the cache and return the logits [n] that follow the last one (for drafting)."""
-        logits = self._run(self._known(tokens), (), keep=1)
+        count = len(tokens)
+        padding = padded(count) - count
+        last = upload([count - 1], self.device)
+        logits = self._run(self._known([*tokens, *[tokens[-1]] * padding]), (), keep=last)
         self.cache.advance(len(tokens))
         self.tokens += tokens
         return self._allowed(logits[-1])
@@ -200,12 +209,12 @@ class Target:
     def forward(self, token: int, draft: Draft) -> Output:
         """Verify: one forward over the last emitted token and the draft."""
         rows = len(draft) + 1
-        width = max(rows, self.fixed_width)
+        width = max(padded(rows), self.fixed_width)
         ids = torch.full((width,), token, device=self.device)
         if draft.ids is not None:
             ids[1:rows].copy_(draft.ids, non_blocking=True)
         logits = self._run(ids, draft.parents, keep=0, fixed_read=self.fixed_width > 0)
-        return Output(logits, tuple(tap[:rows] for tap in self._taps))
+        return Output(logits if self.fixed_width else logits[:rows], tuple(tap[:rows] for tap in self._taps))
 
     def keep(self, token: int, path: Sequence[int], tokens: Sequence[int]) -> None:
         """Keep the row of `token` and the accepted path, whose tokens are `tokens`."""

@@ -362,6 +362,15 @@ MAX_WIDTH = 32
 """Most rows of one verification."""
 
 
+WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Rows a small forward may have; others are padded. Kernels are chosen, built and kept per width, so few are better."""
+
+
+def padded(rows: int) -> int:
+    """The next width that `rows` rows fit into."""
+    return next((width for width in WIDTHS if width >= rows), rows)
+
+
 def cache_rows(context: int, window: int | None) -> int:
     """Rows one layer's cache preallocates: the whole context, or a ring a sliding window turns in.
 

@@ -81,7 +81,7 @@ def test_stop_strings_are_the_same_with_and_without_drafts(target: Target, size:
 
 def test_a_useless_drafter_is_parked_and_tried_again(target: Target) -> None:
     """Guards the governor in the real loop: parked within 64 tokens, tried again later, over 512 tokens."""
-    governor = Governor(Timings(((1, 1.0), (32, 4.1)), (("useless", 0.01),)), 32)
+    governor = Governor(Timings(((1, 1.0), (2, 1.1), (32, 4.1)), (("useless", 0.01),)), 32)
     _, rounds = write(target, Useless(1), prompts(1)[0], Sampling(seed=2), 512, governor)
     written, drafted_at = 0, []
     for r in rounds:

@@ -8,9 +8,9 @@ import random
 import pytest
 
 from localchat.engine.governor import Governor, Timings
-from localchat.engine.types import NO_DRAFT, ROOT, Draft, Verdict
+from localchat.engine.types import NO_DRAFT, ROOT, WIDTHS, Draft, Verdict
 
-FLAT = Timings(((1, 1.0), (8, 1.1), (16, 1.2), (32, 1.5)), (("model", 0.1),), (("model", 0.02),))
+FLAT = Timings(tuple((width, 1.0 + 0.013 * (width - 1)) for width in WIDTHS), (("model", 0.1),), (("model", 0.02),))
 
 
 class Ids(list[int]):
@@ -133,11 +133,10 @@ def test_a_branch_is_added_only_where_it_pays() -> None:
     assert governor.branch("lookup", [2] * 4, [0, 0]) == 0
 
 
-def test_interpolation() -> None:
-    """Guards the cost table between and beyond measured widths."""
-    assert FLAT.seconds(1) == 1.0
-    assert FLAT.seconds(12) == pytest.approx(1.15)
-    assert FLAT.seconds(64) == 1.5
+def test_costs_are_those_of_the_padded_width() -> None:
+    """Guards the cost table: rows are padded to a measured width, and cost what that one costs."""
+    table = Timings(((1, 1.0), (4, 1.2), (8, 1.5)))
+    assert [table.seconds(width) for width in (1, 2, 4, 5, 8, 40)] == [1.0, 1.2, 1.2, 1.5, 1.5, 1.5]
 
 
 @pytest.mark.parametrize(("cost", "length"), [(0.05, 16), (0.1, 24), (0.3, 24), (0.1, 512)])
