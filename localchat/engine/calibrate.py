@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from statistics import median
+from functools import partial
 from time import perf_counter
 
 import torch
 
 from localchat.engine.governor import Timings
 from localchat.engine.target import Target
+from localchat.engine.traffic import settle
 from localchat.engine.types import NO_DRAFT, PREFILL_CHUNK, ROOT, WIDTHS, Draft
 
 _CONTEXT = 128
 _PROMPT = 64
 
 
-def _seconds(work: Callable[[], object], repeats: int) -> float:
-    """Median time of `work`, the first call not counted."""
-    times = []
-    for _ in range(repeats + 1):
-        begun = perf_counter()
-        work()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        times.append(perf_counter() - begun)
-    return median(times[1:])
+def _seconds(works: Sequence[Callable[[], object]], device: torch.device, repeats: int) -> list[float]:
+    """Shortest time of each of several works, done in turn; another program can only make one longer."""
+    best = [float("inf")] * len(works)
+    for repeat in range(repeats + 1):
+        for index, work in enumerate(works):
+            begun = perf_counter()
+            work()
+            settle(device)
+            if repeat:
+                best[index] = min(best[index], perf_counter() - begun)
+    return best
 
 
 def _chain(width: int, device: torch.device) -> Draft:
@@ -36,7 +38,7 @@ def _chain(width: int, device: torch.device) -> Draft:
     return Draft(ids, tuple(range(ROOT, count - 1)), "measure", (0,) * count)
 
 
-def measure(target: Target, draft: Target | None, max_width: int, repeats: int = 3) -> Timings:
+def measure(target: Target, draft: Target | None, max_width: int, repeats: int = 5) -> Timings:
     """Time the target at each width and the draft model's step; both caches are left empty.
 
     Verification times include choosing the tokens, as they do in a round.
@@ -49,14 +51,11 @@ def measure(target: Target, draft: Target | None, max_width: int, repeats: int =
     def verify(width: int) -> None:
         target.forward(0, _chain(width, target.device)).logits.topk(2, dim=-1)
 
-    verify(max_width)
-    times: list[tuple[int, float]] = []
-    for width in (w for w in WIDTHS if w <= max_width):
-        seconds = _seconds(lambda width=width: verify(width), repeats)  # type: ignore[misc]
-        times.append((width, seconds))
+    widths = [width for width in WIDTHS if width <= max_width]
+    times = _seconds([partial(verify, width) for width in widths], target.device, repeats)
     target.fixed_width = fixed
     target.truncate(0)
-    return Timings(tuple(times), *(_draft_costs(draft, repeats) if draft else ((), ())))
+    return Timings(tuple(zip(widths, times, strict=True)), *(_draft_costs(draft, repeats) if draft else ((), ())))
 
 
 def _draft_costs(draft: Target, repeats: int) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]:
@@ -68,7 +67,6 @@ def _draft_costs(draft: Target, repeats: int) -> tuple[tuple[tuple[str, float], 
         for _ in draft.prefill(prompt):
             pass
 
-    reading = _seconds(read, repeats)
-    step = _seconds(lambda: draft.follow(token).topk(2), repeats + 2)
+    reading, step = _seconds([read, lambda: draft.follow(token).topk(2)], draft.device, repeats)
     draft.truncate(0)
     return (("model", step),), (("model", reading / len(prompt)),)

@@ -78,8 +78,8 @@ def useless(session: Session, tokens: int, repeats: int = 5) -> None:
     assert engine is not None
     engine.drafters["useless"] = Useless(engine.target.vocabulary)
     engine.governor.trust(Useless.priors)
-    # Hot, so that no end of reply comes early.
-    options = ReplyOptions(Sampling(temperature=2.0, seed=4), max_tokens=tokens, fresh=True)
+    engine.models = replace(engine.models, eos_ids=frozenset())  # so that the reply is as long as asked
+    options = ReplyOptions(Sampling(temperature=0.8, seed=4), max_tokens=tokens, fresh=True)
     ratios, parked, last = [], 0, 0
     for _ in range(repeats):
         plain, _ = reply(session, Conversation().user(QUESTION), replace(options, accelerate=False))
@@ -155,6 +155,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default=STARTER)
     parser.add_argument("--replies", type=int, default=300)
+    parser.add_argument("--skip-long", action="store_true")
     parser.add_argument("--mode", default="auto")
     args = parser.parse_args()
     torch.set_num_threads(2)
@@ -164,11 +165,11 @@ def main() -> None:
           f"costs {loaded.exact_cost:.1%}), plain {loaded.plain_tokens_per_second:.1f} tok/s")  # fmt: skip
     print(f"weights measured / planned {usage.target / plan.target:.4f}, "
           f"cache measured / planned {usage.target_cache / plan.target_cache:.4f}")  # fmt: skip
-    useless(session, 512)
     host(session, ("off", "lookup", "mixed") if loaded.draft_name else ("off", "lookup"))
-    if loaded.draft_name:
+    if loaded.draft_name and not args.skip_long:
         turns(session)
         many(session, args.replies)
+    useless(session, 512)
 
 
 if __name__ == "__main__":
