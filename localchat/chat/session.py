@@ -101,6 +101,7 @@ class Session:
             pairing = models.pairing
             room = min(context, models.draft_shape.max_context or context)
             draft = Target(models.draft_model, room, min(pairing.common_vocab, models.vocab), banned=pairing.banned_ids)
+            draft.ends = models.eos_ids if draft.device.type == "cpu" else frozenset()
             if 0 < plan.draft_head < draft.vocabulary:
                 ends = (token for token in models.eos_ids if token < draft.vocabulary)
                 draft.reduce_head(sorted({*range(plan.draft_head), *ends}))

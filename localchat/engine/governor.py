@@ -113,7 +113,7 @@ class Governor:
         """Nothing of the next reply is written yet.
 
         Texts differ more than rounds of one text do: what was seen before counts as a few observations, and a rate
-        better than expected at first is drawn halfway back.
+        better than expected at first is drawn back a little.
         """
         self._emitted = 0
         self._reading = 0.0
@@ -121,7 +121,7 @@ class Governor:
             parking.wait, parking.backoff = min(parking.wait, _FIRST_PROBE // 2), _FIRST_PROBE
         self._spent = self._tabled = 0.0
         for (source, kind), estimate in self._rates.items():
-            rate = min(estimate.rate, (estimate.rate + self._prior(source, kind)) / 2)
+            rate = min(estimate.rate, (3 * estimate.rate + self._prior(source, kind)) / 4)
             estimate.seen = min(estimate.seen, _CARRIED)
             estimate.accepted = rate * estimate.seen
 
@@ -129,12 +129,18 @@ class Governor:
         priors = self._priors.get(source) or (0.7,)
         return priors[min(kind, len(priors) - 1)]
 
-    def _rate(self, source: str, kind: int) -> _Estimate:
+    def _rate(self, source: str, kind: int) -> float:
+        """Acceptance to expect; a class past the listed ones is as good as the last one known before it."""
+        last = len(self._priors.get(source) or (0.7,)) - 1
+        while (source, kind) not in self._rates and kind > last:
+            kind -= 1
         found = self._rates.get((source, kind))
-        if found is None:
-            prior = self._prior(source, kind)
-            found = self._rates[(source, kind)] = _Estimate(_FIRST_WEIGHT * prior, _FIRST_WEIGHT)
-        return found
+        return found.rate if found else self._prior(source, kind)
+
+    def _observe(self, source: str, kind: int, hit: bool) -> None:  # noqa: FBT001
+        if (source, kind) not in self._rates:
+            self._rates[(source, kind)] = _Estimate(_FIRST_WEIGHT * self._rate(source, kind), _FIRST_WEIGHT)
+        self._rates[(source, kind)].observe(hit)
 
     def _verify_seconds(self, width: int) -> float:
         return self._scale * self.timings.seconds(max(width, self.fixed_width))
@@ -156,7 +162,7 @@ class Governor:
         """Expected tokens of a round that drafts 0, 1, 2, ... of a chain."""
         alive, total, found = 1.0, 1.0, [1.0]
         for kind in classes:
-            alive *= self._rate(source, kind).rate
+            alive *= self._rate(source, kind)
             total += alive
             found.append(total)
         return found
@@ -195,7 +201,7 @@ class Governor:
             parking.wait = parking.backoff
             parking.probing = True
             return 1
-        rate = self._rate(source, classes[0]).rate
+        rate = self._rate(source, classes[0])
         need = self._seconds(source, 1) / self._seconds(source, 0) - 1.0
         self._refused[source] = f"{source} parked: accepted {rate:.0%}, pays above {min(need, 1.0):.0%}"
         return 0
@@ -206,7 +212,7 @@ class Governor:
         if room <= 0 or not main or self.fixed_width:
             return 0
         expected = self._expectations(source, main)[-1]
-        missed = 1.0 - self._rate(source, main[0]).rate
+        missed = 1.0 - self._rate(source, main[0])
         gains = [missed * (tokens - 1.0) for tokens in self._expectations(source, side[:room])]
         values = [(expected + gain) / self._seconds(source, len(main), n) for n, gain in enumerate(gains)]
         best = max(range(room + 1), key=values.__getitem__)
@@ -240,7 +246,7 @@ class Governor:
         trunk = len(draft.trunk())
         main, side = draft.classes[:trunk], draft.classes[trunk:]
         tokens = self._expectations(draft.source, main)[-1]
-        tokens += (1.0 - self._rate(draft.source, main[0]).rate) * (self._expectations(draft.source, side)[-1] - 1.0)
+        tokens += (1.0 - self._rate(draft.source, main[0])) * (self._expectations(draft.source, side)[-1] - 1.0)
         seconds = self._seconds(draft.source, trunk, len(side))
         parking = self._parking.get(draft.source)
         reason = f"{draft.source}, {trunk} deep" + (f" and {len(side)} beside" if side else "")
@@ -251,7 +257,7 @@ class Governor:
         """What came of the round: which nodes were tested, and what it took."""
         self._emitted += len(verdict.tokens)
         for node, hit in tested(draft.parents, verdict.path):
-            self._rate(draft.source, draft.classes[node]).observe(hit)
+            self._observe(draft.source, draft.classes[node], hit)
         if verdict.path and draft.source in self._parking:
             self._parking[draft.source].backoff = _FIRST_PROBE
         self._pace(max(len(draft) + 1, self.fixed_width), verify_seconds)

@@ -61,6 +61,9 @@ class Target:
     fixed_width = 0
     """Exact mode: every verification runs at this many rows, the rest is padding. 0: any width."""
 
+    ends: frozenset[int] = frozenset()
+    """Ids after which nothing is worth drafting. Looking costs a synchronisation, so this is set on the CPU only."""
+
     def __init__(
         self, model: Any, context: int, vocabulary: int = 0, taps: Sequence[int] = (), banned: Sequence[int] = ()
     ) -> None:

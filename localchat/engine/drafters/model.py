@@ -56,10 +56,10 @@ class ModelDrafter:
         ids: list[torch.Tensor] = []
         while True:
             ids.append(pick.one(logits, ids, model.head_ids))
-            if len(ids) == depth:
+            if len(ids) == depth or (model.ends and int(ids[-1]) in model.ends):
                 break
             logits = model.follow(ids[-1])
-        return Draft(torch.stack(ids), tuple(range(ROOT, depth - 1)), "model", tuple(range(depth)))
+        return Draft(torch.stack(ids), tuple(range(ROOT, len(ids) - 1)), "model", tuple(range(len(ids))))
 
     def _caught_up(self, tokens: Sequence[int], room: Room) -> bool:
         unread = len(tokens) - len(self._model.tokens)
