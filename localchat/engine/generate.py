@@ -65,7 +65,7 @@ def generate(
         picker.learn(emitted)
         drafter.learn(tokens, verdict, target.tapped(rows[: len(path) + 1], answer.output))
         governor.learn(draft, verdict, draft_seconds, verify_seconds)
-        scored = score(draft, answer.proposed, verdict, count)
+        scored = score(draft, answer.proposed, verdict, len(draft) if stop is None else count)
         yield Round(
             index=index,
             tokens=emitted,
@@ -150,7 +150,7 @@ class Score(NamedTuple):
 
 
 def score(draft: Draft, proposed: Sequence[int], verdict: Verdict, count: int) -> Score:
-    """Count what was drafted and rejected among the first `count` positions."""
+    """Count what was drafted and rejected among the first `count` positions: all, or those before a stop."""
     depth = depths(draft.parents)
     inside = [node for node in range(len(draft)) if depth[node] <= count]
     hits = set(verdict.path[:count])
