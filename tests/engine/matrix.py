@@ -98,13 +98,33 @@ def compare(
     return count
 
 
+def subject(kind: str) -> tuple[Target, Target, list[list[int]]]:
+    """A target, a draft model and 20 prompts: a tiny random model, or the starter pair with questions to it."""
+    if kind != "starter":
+        return Target(tiny(kind), 256), Target(tiny("llama", seed=1, layers=1), 256), prompts(20)
+    from localchat.chat.conversation import Conversation
+    from localchat.chat.prompt import Prompt
+    from localchat.models.loader import load
+    from localchat.models.plan import LoadPlan, Precision
+    from localchat.models.starter.score import load_questions
+
+    plan = LoadPlan(precision=Precision.FP32, draft_precision=Precision.FP32, context=512)
+    models = load(plan, lambda *_: None)
+    pair = [Target(model.double(), 512, models.vocab) for model in (models.target_model, models.draft_model) if model]
+    prompt = Prompt(models.tokenizer)
+    asked = [prompt.encode(Conversation().user(question.ask)) for question in load_questions()[:20]]
+    return pair[0], pair[1], [list(ids) for ids in asked]
+
+
 def main() -> None:
-    """The whole matrix on the tiny models in float64."""
-    for kind in ("llama", "qwen3", "gemma3"):
-        target, draft = Target(tiny(kind), 256), Target(tiny("llama", seed=1, layers=1), 256)
-        found = compare(target, draft, prompts(20), range(5), 24)
-        print(f"{kind}: {found.replies} replies, {found.accepted} drafted tokens accepted, "
-              f"{len(found.differences)} differ", flush=True)  # fmt: skip
+    """The whole matrix in float64: 20 prompts, 5 seeds where there is chance, every setting and drafter."""
+    import sys
+
+    for kind in sys.argv[1:] or ("llama", "qwen3", "gemma3", "starter"):
+        target, draft, texts = subject(kind)
+        found = compare(target, draft, texts, range(5), 24)
+        differ = len(found.differences)
+        print(f"{kind}: {found.replies} replies, {found.accepted} drafted tokens accepted, {differ} differ", flush=True)
 
 
 if __name__ == "__main__":
