@@ -42,5 +42,5 @@ def prompts() -> tuple[Prompt, ...]:
 
 
 def choose(form: Form, kinds: tuple[str, ...] = KINDS) -> tuple[Prompt, ...]:
-    """The prompts of a form, kind by kind. The guide form has none of some kinds: the starter knows one subject."""
+    """The prompts of a form, kind by kind."""
     return tuple(prompt for kind in kinds for prompt in prompts() if prompt.kind == kind and prompt.form is form)
