@@ -19,6 +19,8 @@ from localchat.engine.types import Draft, Sampling
 _MASK32 = 0xFFFFFFFF
 _MASK64 = 0xFFFFFFFFFFFFFFFF
 _SHORTLIST = 1024
+_REACH = 26.1
+"""More than the noise can differ between two tokens: 32 hashed bits give -3.13 to 22.88."""
 
 
 def _splitmix(state: int) -> int:
@@ -176,7 +178,7 @@ class Picker:
         """
         rule, size = self.sampling, scores.shape[-1]
         if not (0 < rule.top_k < size or rule.top_p < 1.0 or rule.min_p > 0.0):
-            return scores, None
+            return self._reachable(scores)
         count = min(size, max(_SHORTLIST, 2 * rule.top_k)) if scores.device.type == "cpu" else size
         while True:
             values, columns = scores.topk(count, dim=-1)
@@ -184,6 +186,15 @@ class Picker:
             if count == size or bool((values[:, -1:] < floor).all()):
                 return values.masked_fill(values < floor, float("-inf")), columns
             count = min(size, 8 * count)
+
+    @staticmethod
+    def _reachable(scores: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Leave out tokens so unlikely in every row that no noise can make them win: the choice stays the same."""
+        if scores.device.type != "cpu" or scores.shape[-1] <= 16 * _SHORTLIST:
+            return scores, None
+        columns = (scores > scores.amax(dim=-1, keepdim=True) - _REACH).any(dim=0).nonzero()[:, 0]
+        # Values that are not numbers are kept for the loop to find.
+        return (scores[:, columns], columns[None]) if len(columns) > 1 else (scores, None)
 
     def _floor(self, scores: Tensor, values: Tensor) -> Tensor:
         """Smallest score each row keeps [rows, 1]; `values` are its largest scores in descending order."""

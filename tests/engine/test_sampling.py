@@ -178,3 +178,18 @@ def test_impossible_sampling_is_refused(wrong: dict[str, float]) -> None:
     """Guards the bounds: each is refused in words before anything runs."""
     with pytest.raises(ValueError, match="must be"):
         Sampling(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("temperature", [0.3, 0.7, 1.5])
+def test_leaving_out_hopeless_tokens_changes_no_pick(temperature: float) -> None:
+    """Guards the pruning of large vocabularies: over 3,000 picks each equals the race over all tokens."""
+    size = 20_000
+    logits = torch.randn(60, size, generator=torch.Generator().manual_seed(4)) * 4
+    rule = Sampling(temperature=temperature, seed=3)
+    picker = Picker(rule, [1], size, CPU)
+    draft = Draft(torch.zeros(59, dtype=torch.int64), tuple(range(ROOT, 58)), "x", (0,) * 59)
+    for start in range(50):
+        picker.length = 1 + 60 * start
+        picks, _ = picker.rows(logits.clone(), draft)
+        race = logits / temperature + noise(3, range(picker.length, picker.length + 60), torch.arange(size)[None])
+        assert picks.tolist() == race.argmax(-1).tolist()
