@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import NamedTuple
 
 from localchat.engine.detokenize import Stopper
 from localchat.engine.governor import Governor, tested
@@ -18,7 +17,7 @@ from localchat.engine.sampling import Picker
 from localchat.engine.target import Output, Target
 from localchat.engine.traffic import Stopwatch, download
 from localchat.engine.tree import depths
-from localchat.engine.types import NO_DRAFT, ROOT, Draft, Drafter, Origin, Round, StopReason, Verdict, padded
+from localchat.engine.types import NO_DRAFT, ROOT, Decision, Draft, Drafter, Origin, Round, StopReason, Verdict, padded
 from localchat.engine.verify import verify
 from localchat.errors import GenerationError
 
@@ -65,25 +64,9 @@ def generate(
         picker.learn(emitted)
         drafter.learn(tokens, verdict, target.tapped(rows[: len(path) + 1], answer.output))
         governor.learn(draft, verdict, draft_seconds, verify_seconds)
-        scored = score(draft, answer.proposed, verdict, len(draft) if stop is None else count)
-        yield Round(
-            index=index,
-            tokens=emitted,
-            origins=origins(draft, path, count),
-            source=draft.source,
-            width=max(padded(len(draft) + 1), target.fixed_width),
-            decision=decision,
-            margin=min(answer.gaps[row] for row in used),
-            stop=stop,
-            draft_seconds=draft_seconds,
-            verify_seconds=verify_seconds,
-            host_seconds=perf_counter() - begun,
-            accepted=len(path),
-            rejected=scored.rejected,
-            drafted=scored.drafted,
-            depth_drafted=scored.depth_drafted,
-            depth_accepted=scored.depth_accepted,
-        )
+        seconds = (draft_seconds, verify_seconds, perf_counter() - begun)
+        width = max(padded(len(draft) + 1), target.fixed_width)
+        yield describe(index, answer, verdict, count, stop, decision, width, seconds)
         index += 1
 
 
@@ -140,25 +123,49 @@ def origins(draft: Draft, path: Sequence[int], count: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-class Score(NamedTuple):
-    """Counts of one draft, over the part of the round before a stop."""
+def describe(
+    index: int,
+    answer: Answer,
+    verdict: Verdict,
+    count: int,
+    stop: StopReason | None,
+    decision: Decision,
+    width: int,
+    seconds: tuple[float, float, float],
+) -> Round:
+    """The round's record; of a draft, what lies beyond a stop is not counted.
 
-    drafted: int
-    rejected: tuple[int, ...]
-    depth_drafted: tuple[int, ...]
-    depth_accepted: tuple[int, ...]
-
-
-def score(draft: Draft, proposed: Sequence[int], verdict: Verdict, count: int) -> Score:
-    """Count what was drafted and rejected among the first `count` positions: all, or those before a stop."""
-    depth = depths(draft.parents)
-    inside = [node for node in range(len(draft)) if depth[node] <= count]
-    hits = set(verdict.path[:count])
+    Args:
+        count: tokens emitted.
+        width: rows of the forward, padding included.
+        seconds: spent drafting, verifying and on all else.
+    """
+    draft, depth = answer.draft, depths(answer.draft.parents)
+    reach = len(draft) if stop is None else count
+    inside = [node for node in range(len(draft)) if depth[node] <= reach]
+    path = verdict.path[:count]
+    used = [0, *(node + 1 for node in verdict.path)][: count + (stop is StopReason.EOS)]
     asked = [0] * max((depth[node] for node in inside), default=0)
     passed = asked.copy()
     for node, hit in tested(draft.parents, verdict.path):
-        if depth[node] <= count:
+        if depth[node] <= reach:
             asked[depth[node] - 1] = 1
             passed[depth[node] - 1] |= hit
-    rejected = tuple(proposed[node] for node in inside if node not in hits)
-    return Score(len(inside), rejected, tuple(asked), tuple(passed))
+    return Round(
+        index=index,
+        tokens=verdict.tokens[:count],
+        origins=origins(draft, path, count),
+        rejected=tuple(answer.proposed[node] for node in inside if node not in path),
+        drafted=len(inside),
+        accepted=len(path),
+        depth_drafted=tuple(asked),
+        depth_accepted=tuple(passed),
+        source=draft.source,
+        width=width,
+        decision=decision,
+        draft_seconds=seconds[0],
+        verify_seconds=seconds[1],
+        host_seconds=seconds[2],
+        margin=min(answer.gaps[row] for row in used),
+        stop=stop,
+    )

@@ -15,8 +15,7 @@ from localchat.errors import ModelError
 from localchat.models.folders import TensorInfo, read_config, tensors, text_config, weight_files
 from localchat.models.plan import Precision
 
-GIB = 2**30
-MIB = 2**20
+MIB, GIB = 2**20, 2**30
 
 NF4_BLOCK, NF4_NESTED = 64, 256
 NF4_BYTES = 0.5 + 1 / NF4_BLOCK + 4 / (NF4_BLOCK * NF4_NESTED)
@@ -27,14 +26,8 @@ NF4_BYTES_REPACKED = 0.5 + 2 / NF4_BLOCK
 LEAST_CONTEXT = 1024
 """The smallest context worth offering, in tokens."""
 
-_GEMMA3_DEFAULTS = {
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "vocab_size": 262208,
-    "max_position_embeddings": 131072,
-}
-"""Published Gemma 3 configs leave these out where they have their usual value."""
+_GEMMA3_DEFAULTS = dict(num_attention_heads=8, num_key_value_heads=4, head_dim=256, vocab_size=262208)  # noqa: C408
+_GEMMA3_DEFAULTS["max_position_embeddings"] = 131072  # published configs leave these out at their usual values
 
 _DRAW_BYTES = 24
 """Per logit of a verified row: its fp32 copy, processed values, noise and sorted indices."""
@@ -224,17 +217,13 @@ def _windows(text: Mapping[str, Any], layers: int) -> tuple[int | None, ...]:
 
 
 def _longest(text: Mapping[str, Any]) -> int:
-    """Tokens a model can hold.
-
-    Some models turn to other rotary frequencies when a text grows past a length: from there on a token's values would
-    depend on how far a draft reached beyond it. Such models are used up to that length, less the rows of a draft.
-    """
+    """Tokens a model can hold: fewer than stated if it would turn to other rotary frequencies on the way."""
     longest = _first(text, "max_position_embeddings", "n_positions", "n_ctx", default=0)
     rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
     if (rope.get("rope_type") or rope.get("type")) not in ("dynamic", "longrope", "su"):
         return longest
-    name = "original_max_position_embeddings"
-    return max(0, int(rope.get(name) or text.get(name) or longest) - MAX_WIDTH)
+    # A draft must not bring the change about, so its rows stay below it too.
+    return max(0, int({**text, **rope}.get("original_max_position_embeddings") or longest) - MAX_WIDTH)
 
 
 def _is_head(name: str) -> bool:
