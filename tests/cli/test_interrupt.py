@@ -77,8 +77,9 @@ def test_ctrl_c_while_importing(tmp_path: Path, module: str) -> None:
     assert any(line.split(b"|")[-1].strip() == module.encode() for line in process.stderr), f"{module} is not imported"
     code, out, errors = interrupt(process)
     assert (code, out) == (130, b"")
-    assert "Traceback" not in errors
-    assert errors.endswith("Interrupted.\n")
+    # The loading thread may still report an import after the sentence, until the process is gone.
+    said = [line for line in errors.splitlines() if not line.startswith("import time:")]
+    assert said == ["Interrupted."]
 
 
 def test_a_reader_that_leaves(tmp_path: Path) -> None:
