@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from localchat.bench.hear import Run
+from localchat.engine.types import common_prefix
 
 
 class Verdict(StrEnum):
@@ -46,10 +47,8 @@ def rounding(precision: str) -> float:
 
 def first_difference(left: Sequence[int], right: Sequence[int]) -> int | None:
     """Index of the first token that differs (the shorter length if one is the other's beginning), or None."""
-    for index, (a, b) in enumerate(zip(left, right, strict=False)):
-        if a != b:
-            return index
-    return None if len(left) == len(right) else min(len(left), len(right))
+    shared = common_prefix(left, right)
+    return None if shared == len(left) == len(right) else shared
 
 
 def sameness(plain: Run, other: Run, within: float) -> Sameness:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from localchat.bench.categories import Prompt
 from localchat.bench.compare import Sameness, Verdict, sameness
@@ -31,11 +32,8 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Sum up at least one value; an even number has the mean of its two middle ones as median."""
-        ordered = sorted(values)
-        middle = len(ordered) // 2
-        median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-        return cls(median, ordered[0], ordered[-1])
+        """Sum up at least one value."""
+        return cls(median(values), min(values), max(values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,15 +74,14 @@ def load_plan(settings: Settings, *, trust_remote_code: bool = False) -> LoadPla
     Raises:
         UsageError: a way of drafting or a device that does not exist.
     """
+    from localchat.models.devices import check_device
     from localchat.models.plan import LoadPlan, Mode, Precision
 
     if settings.draft in ("medusa", "eagle", "mtp"):
         raise UsageError(
             f"The drafter {settings.draft} is not part of this version.", "Use off, lookup, model, mixed or a model."
         )
-    family, _, number = settings.device.partition(":")
-    if settings.device not in ("auto", "cpu", "cuda") and not (family == "cuda" and number.isdecimal()):
-        raise UsageError(f"There is no device {settings.device!r}.", "Use auto, cpu, cuda or cuda:N.")
+    check_device(settings.device)
     return LoadPlan(
         model=settings.model,
         precision=Precision(settings.precision),

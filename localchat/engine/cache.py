@@ -132,17 +132,14 @@ class Cache:
             positions = upload(by_row, self.device) + start
         end = start + 1 if fixed_read else start + width
         reach = -(-end // BUCKET) * BUCKET
-        views = {
-            window: self._view(window, rows, positions, reach, None if chain else parents)
-            for window, rows in self.kinds.items()
-        }
+        family = None if chain else upload(visible(parents, width), self.device)
+        views = {window: self._view(window, rows, positions, reach, family) for window, rows in self.kinds.items()}
         self._step = Step(positions, views)
         self._high = start + width if start == 0 else max(self._high, start + width)
         return self._step
 
-    def _view(
-        self, window: int | None, rows: int, positions: Tensor, reach: int, parents: Sequence[int] | None
-    ) -> View:
+    def _view(self, window: int | None, rows: int, positions: Tensor, reach: int, family: Tensor | None) -> View:
+        """`family` [width, width] says which rows of a tree see which; a chain needs none."""
         start, width = self.length, len(positions)
         slots = self._slots[:rows][start : start + width] if start + width <= rows else None
         first = start if slots is not None else -1
@@ -155,11 +152,11 @@ class Cache:
         if last >= rows:
             held = last - (last - held) % rows
         seen = held <= positions[:, None]
-        if parents is not None:
+        if family is not None:
             inside = (held >= start) & (held <= last)
-            family = upload(visible(parents, width), self.device)
-            seen = torch.where(inside, family[:, (held - start).clamp(0, width - 1)], seen)
-            held = torch.where(inside, positions[(held - start).clamp(0, width - 1)], held)
+            row = (held - start).clamp(0, width - 1)
+            seen = torch.where(inside, family[:, row], seen)
+            held = torch.where(inside, positions[row], held)
         if last >= rows:
             seen = seen & (held >= 0)
         if window is not None and last >= window:

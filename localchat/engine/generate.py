@@ -53,7 +53,7 @@ def generate(
         rows = [0, *(node + 1 for node in verdict.path)]
         count, stop = stopper.scan(verdict.tokens)
         used = rows[: count + (stop is StopReason.EOS)]
-        check(answer.gaps, used, len(tokens))
+        margin = check(answer.gaps, used, len(tokens))
         emitted, path = verdict.tokens[:count], verdict.path[:count]
         target.keep(tokens[-1], path, emitted[: len(path)])
         tokens += emitted
@@ -66,7 +66,7 @@ def generate(
         governor.learn(draft, verdict, draft_seconds, verify_seconds)
         seconds = (draft_seconds, verify_seconds, perf_counter() - begun)
         width = max(padded(len(draft) + 1), target.fixed_width)
-        yield describe(index, answer, verdict, count, stop, decision, width, seconds)
+        yield describe(index, answer, verdict, count, stop, decision, margin, width, seconds)
         index += 1
 
 
@@ -104,14 +104,15 @@ def room_left(target: Target, length: int) -> int:
     return min(room, target.cache.bucket_room) if target.fixed_width else room
 
 
-def check(gaps: Sequence[float], rows: Sequence[int], length: int) -> None:
-    """Stop at the first emitted token whose logits are not numbers."""
+def check(gaps: Sequence[float], rows: Sequence[int], length: int) -> float:
+    """The smallest margin of the rows; stop at the first whose logits are not numbers."""
     for offset, row in enumerate(rows):
         if math.isnan(gaps[row]):
             raise GenerationError(
                 f"The model's output is not a number at position {length + offset}.",
                 "Its weights may be damaged, or the precision too low: try --precision bf16 or fp32.",
             )
+    return min(gaps[row] for row in rows)
 
 
 def origins(draft: Draft, path: Sequence[int], count: int) -> tuple[str, ...]:
@@ -130,6 +131,7 @@ def describe(
     count: int,
     stop: StopReason | None,
     decision: Decision,
+    margin: float,
     width: int,
     seconds: tuple[float, float, float],
 ) -> Round:
@@ -137,6 +139,7 @@ def describe(
 
     Args:
         count: tokens emitted.
+        margin: see Round.
         width: rows of the forward, padding included.
         seconds: spent drafting, verifying and on all else.
     """
@@ -144,7 +147,6 @@ def describe(
     reach = len(draft) if stop is None else count
     inside = [node for node in range(len(draft)) if depth[node] <= reach]
     path = verdict.path[:count]
-    used = [0, *(node + 1 for node in verdict.path)][: count + (stop is StopReason.EOS)]
     asked = [0] * max((depth[node] for node in inside), default=0)
     passed = asked.copy()
     for node, hit in tested(draft.parents, verdict.path):
@@ -166,6 +168,6 @@ def describe(
         draft_seconds=seconds[0],
         verify_seconds=seconds[1],
         host_seconds=seconds[2],
-        margin=min(answer.gaps[row] for row in used),
+        margin=margin,
         stop=stop,
     )

@@ -125,13 +125,16 @@ class Governor:
             estimate.seen = min(estimate.seen, _CARRIED)
             estimate.accepted = rate * estimate.seen
 
+    def _listed(self, source: str) -> tuple[float, ...]:
+        return self._priors.get(source) or (0.7,)
+
     def _prior(self, source: str, kind: int) -> float:
-        priors = self._priors.get(source) or (0.7,)
+        priors = self._listed(source)
         return priors[min(kind, len(priors) - 1)]
 
     def _rate(self, source: str, kind: int) -> float:
         """Acceptance to expect; a class past the listed ones is as good as the last one known before it."""
-        last = len(self._priors.get(source) or (0.7,)) - 1
+        last = len(self._listed(source)) - 1
         while (source, kind) not in self._rates and kind > last:
             kind -= 1
         found = self._rates.get((source, kind))

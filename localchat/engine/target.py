@@ -13,7 +13,7 @@ from localchat.engine.attention import NAME, attend
 from localchat.engine.cache import Cache
 from localchat.engine.packed import PackedLinear
 from localchat.engine.traffic import upload
-from localchat.engine.types import PREFILL_CHUNK, Draft, Tapped, padded
+from localchat.engine.types import PREFILL_CHUNK, Draft, Tapped, common_prefix, padded
 
 _PREFILL_STEP = 32
 """Prompt chunks are padded to a multiple of this many rows."""
@@ -37,14 +37,6 @@ def layer_windows(config: Any) -> list[int | None]:
     if kinds is None:
         return [window] * config.num_hidden_layers
     return [window if kind == "sliding_attention" else None for kind in kinds]
-
-
-def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many leading items two sequences share."""
-    size = min(len(left), len(right))
-    if list(left[:size]) == list(right[:size]):
-        return size
-    return next(index for index in range(size) if left[index] != right[index])
 
 
 class Target:
@@ -84,9 +76,8 @@ class Target:
         self._head: Any = model.get_output_embeddings()
         self._taps: list[Tensor] = []
         self._prompt_taps: list[tuple[Tensor, ...]] = []
-        layers = self._decoder_layers()
         for tap in taps:
-            layers[tap].register_forward_hook(self._record)
+            self._decoder_layers()[tap].register_forward_hook(self._record)
 
     def _decoder_layers(self) -> nn.ModuleList:
         lists = [m for m in self.model.modules() if isinstance(m, nn.ModuleList)]

@@ -371,6 +371,14 @@ def padded(rows: int) -> int:
     return next((width for width in WIDTHS if width >= rows), rows)
 
 
+def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many leading items two sequences share."""
+    size = min(len(left), len(right))
+    if list(left[:size]) == list(right[:size]):
+        return size
+    return next(index for index in range(size) if left[index] != right[index])
+
+
 def cache_rows(context: int, window: int | None) -> int:
     """Rows one layer's cache preallocates: the whole context, or a ring a sliding window turns in.
 

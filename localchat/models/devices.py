@@ -11,6 +11,18 @@ from pathlib import Path
 from localchat.errors import FitError, UsageError
 
 
+def check_device(name: str) -> int:
+    """The number of the GPU that a device's name means; 0 if it names none.
+
+    Raises:
+        UsageError: no such word.
+    """
+    match = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", name)
+    if not match:
+        raise UsageError(f"There is no device {name!r}.", "Use auto, cpu, cuda or cuda:N.")
+    return int(match.group(1) or 0)
+
+
 def resolve_device(name: str) -> str:
     """ "cpu" or "cuda:N" for "auto", "cpu", "cuda" or "cuda:N".
 
@@ -18,9 +30,7 @@ def resolve_device(name: str) -> str:
         UsageError: no such word.
         FitError: there is no such GPU.
     """
-    match = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", name)
-    if not match:
-        raise UsageError(f"There is no device called {name}.", "Use auto, cpu, cuda or cuda:N.")
+    index = check_device(name)
     if name == "cpu":
         return name
     import torch
@@ -29,7 +39,6 @@ def resolve_device(name: str) -> str:
         if name == "auto":
             return "cpu"
         raise FitError("No usable NVIDIA GPU was found.", "Run localchat doctor, or use --device cpu.")
-    index = int(match.group(1) or 0)
     if index >= torch.cuda.device_count():
         raise FitError(
             f"There is no GPU {index}; this machine has {torch.cuda.device_count()}.", "Use --device cuda:0."

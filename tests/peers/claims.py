@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import gc
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -20,38 +20,11 @@ from localchat.chat.backend import ReplyOptions
 from localchat.chat.conversation import Conversation
 from localchat.chat.events import Failed, Finished, Loaded, Reply, Wrote
 from localchat.chat.session import Session, _resident
-from localchat.engine.types import NO_DRAFT, ROOT, Draft, Needs, Pick, Room, Round, Sampling, Tapped, Verdict
+from localchat.engine.types import Round, Sampling
 from localchat.models.plan import STARTER, LoadPlan, Mode
+from tests.support.tiny import Useless
 
 QUESTION = "Give me a full tour of localchat"
-
-
-class Useless:
-    """Random tokens, as deep as the governor lets it."""
-
-    needs = Needs()
-    priors: Mapping[str, tuple[float, ...]] = {"useless": (0.75,)}
-
-    def __init__(self, vocabulary: int) -> None:
-        self._vocabulary = vocabulary
-        self._luck = torch.Generator().manual_seed(1)
-
-    def start(self, tokens: Sequence[int], tapped: Tapped | None) -> None:
-        """Nothing to prepare."""
-
-    def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
-        """Noise."""
-        depth = room.depth("useless", range(room.limit))
-        if not depth:
-            return NO_DRAFT
-        ids = torch.randint(0, self._vocabulary, (depth,), generator=self._luck)
-        return Draft(ids, tuple(range(ROOT, depth - 1)), "useless", tuple(range(depth)))
-
-    def learn(self, tokens: Sequence[int], verdict: Verdict, tapped: Tapped | None) -> None:
-        """Nothing to learn."""
-
-    def forget(self) -> None:
-        """Nothing to forget."""
 
 
 def opened(plan: LoadPlan) -> tuple[Session, Loaded]:
@@ -76,7 +49,7 @@ def useless(session: Session, tokens: int, repeats: int = 5) -> None:
     """A drafter that is never right, against plain, over long replies."""
     engine = session._engine
     assert engine is not None
-    engine.drafters["useless"] = Useless(engine.target.vocabulary)
+    engine.drafters["useless"] = Useless(1, engine.target.vocabulary)
     engine.governor.trust(Useless.priors)
     engine.models = replace(engine.models, eos_ids=frozenset())  # so that the reply is as long as asked
     options = ReplyOptions(Sampling(temperature=0.8, seed=4), max_tokens=tokens, fresh=True)

@@ -117,14 +117,9 @@ class Automaton:
         return copied
 
 
-def aligned(run: int, count: int) -> list[int]:
-    """Classes of the tokens of a copy that goes on after an edit."""
-    return [_ALIGNED + min((run + offset).bit_length(), 7) for offset in range(count)]
-
-
-def grades(match: int, count: int) -> list[int]:
-    """Classes of the tokens of a copy: each accepted token makes the match one longer."""
-    return [min((match + offset).bit_length(), _SIDE - 1) for offset in range(count)]
+def grades(match: int, count: int, first: int = 0) -> list[int]:
+    """Classes of the tokens of a copy, from `first` on: each accepted token makes the match one longer."""
+    return [first + min((match + offset).bit_length(), _SIDE - 1) for offset in range(count)]
 
 
 class Copy(NamedTuple):
@@ -184,27 +179,27 @@ class Lookup:
         for index in range(len(self._memory.text) - self._begin, len(tokens)):
             self._memory.extend(tokens[index])
 
-    def _match(self, length: int, end: int, count: int) -> Copy:
-        return Copy(end, self._memory.after(end, count), tuple(grades(length, count)), length)
+    def _copy(self, trust: int, end: int, count: int, first: int = 0) -> Copy:
+        tokens = self._memory.after(end, count)
+        return Copy(end, tokens, tuple(grades(trust, len(tokens), first)), trust)
 
     def _best(self, room: Room) -> list[Copy]:
         """What followed the longest match, and the last copy gone on with after an edit: the one worth more first."""
-        copies = [self._match(*longest, room.limit) for longest in self._memory.matches(1)]
+        copies = [self._copy(*longest, room.limit) for longest in self._memory.matches(1)]
         if self._source is not None:
-            text = self._memory.after(self._source, room.limit)
-            copies.append(Copy(self._source, text, tuple(aligned(self._run, room.limit)), self._run))
+            copies.append(self._copy(self._run, self._source, room.limit, _ALIGNED))
         copies = [copy for copy in copies if copy.tokens]
-        return sorted(copies, key=lambda copy: -room.value("lookup", copy.classes[: len(copy.tokens)]))
+        return sorted(copies, key=lambda copy: -room.value("lookup", copy.classes))
 
     def value(self, room: Room) -> float:
         """Expected tokens per second if this round copies."""
         best = self._best(room)
-        return room.value("lookup", best[0].classes[: len(best[0].tokens)]) if best else 0.0
+        return room.value("lookup", best[0].classes) if best else 0.0
 
     def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
         """Copy what is worth most; a differing continuation may become a branch."""
         best = self._best(room)
-        depth = room.depth("lookup", best[0].classes[: len(best[0].tokens)]) if best else 0
+        depth = room.depth("lookup", best[0].classes) if best else 0
         if not depth:
             return NO_DRAFT
         main, classes = best[0].tokens[:depth], best[0].classes[:depth]
@@ -219,10 +214,10 @@ class Lookup:
         self, others: list[Copy], main: Sequence[int], classes: Sequence[int], room: Room
     ) -> tuple[list[int], list[int], int]:
         """Tokens, classes and place of a continuation that begins otherwise, as far as it is worth its rows."""
-        shorter = (self._match(*match, _BRANCH) for match in self._memory.matches(_TRIED)[1:])
+        shorter = (self._copy(*match, _BRANCH) for match in self._memory.matches(_TRIED)[1:])
         for copy in chain(others, shorter):
             if copy.tokens and copy.tokens[0] != main[0]:
-                kinds = [_SIDE, *copy.classes[1:_BRANCH]][: len(copy.tokens)]
+                kinds = [_SIDE, *copy.classes[1:_BRANCH]]
                 count = room.branch("lookup", classes, kinds)
                 return copy.tokens[:count], kinds[:count], copy.end + 1
         return [], [], 0

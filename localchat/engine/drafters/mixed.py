@@ -33,9 +33,8 @@ class Mixed:
 
     def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
         """Ask the source of higher expected value first."""
-        first, second = self._model, self._lookup
-        if self._lookup.value(room) >= self._model.value(room):
-            return self._lookup.propose(tokens, pick, room) or first.propose(tokens, pick, room)
+        looks_up = self._lookup.value(room) >= self._model.value(room)
+        first, second = (self._lookup, self._model) if looks_up else (self._model, self._lookup)
         return first.propose(tokens, pick, room) or second.propose(tokens, pick, room)
 
     def learn(self, tokens: Sequence[int], verdict: Verdict, tapped: Tapped | None) -> None:
