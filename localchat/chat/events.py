@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from localchat.engine.types import GenerationStats, Round, Sampling, StopReason
+from localchat.models.devices import Machine
 from localchat.models.memory import MemoryPlan
 from localchat.models.pairing import Finding
 from localchat.models.plan import LoadPlan
@@ -52,6 +53,15 @@ class Loaded:
     usage: Usage
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
+    machine: Machine = field(default_factory=Machine)
+    """What it runs on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What there is to load on, before anything is loaded."""
+
+    machine: Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,10 @@ class Wrote:
 
     text: str
     round: Round
+    pieces: tuple[str, ...] = ()
+    """Text of each of the round's tokens, taken alone: part of a character shows as U+FFFD."""
+    rejected: tuple[str, ...] = ()
+    """Text of each rejected token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +130,12 @@ class Failed:
     """It went wrong; what was written before stands."""
 
     kind: str
-    """The kind of LocalchatError: generation, usage, fit or model."""
+    """The kind of LocalchatError: generation, usage, fit, model or engine."""
     title: str
     hint: str
 
 
+SurveyEvent = Surveyed | Failed
 LoadEvent = Loading | Loaded | Failed
 ReplyEvent = Prefilling | Wrote | Memory | Finished | Failed
-Event = Loading | Loaded | Prefilling | Wrote | Memory | Finished | Failed
+Event = Surveyed | Loading | Loaded | Prefilling | Wrote | Memory | Finished | Failed

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from localchat.cli.sanitize import clean, to_json
+from localchat.sanitize import clean, to_json
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -6,9 +6,31 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from localchat.errors import FitError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A device as far as a memory plan and a report need to know it."""
+
+    device: str = "cpu"
+    """"cpu" or "cuda:N"."""
+    title: str = ""
+    """For people, such as "cpu (Xeon ..., 2 threads)"."""
+    free: int = 0
+    """Bytes."""
+    total: int = 0
+    """Bytes."""
+    bf16: bool = True
+    """It has bf16 arithmetic of its own."""
+
+    @property
+    def cuda(self) -> bool:
+        """True for a GPU."""
+        return self.device.startswith("cuda")
 
 
 def check_device(name: str) -> int:

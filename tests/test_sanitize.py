@@ -8,7 +8,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localchat.cli.sanitize import clean, to_json
+from localchat.sanitize import clean, to_json
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=())))

@@ -1,0 +1,32 @@
+"""What every screen works with, in one place: the engine, the store, the settings and what is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from localchat.chat.events import Loaded
+from localchat.chat.store import Store
+from localchat.config import Resolved
+from localchat.models.plan import LoadPlan
+from localchat.tui.host import Host
+from localchat.tui.live import Live
+
+
+@dataclass(slots=True)
+class Desk:
+    """Handed to each screen by the app; screens never reach into the app for it."""
+
+    host: Host
+    store: Store
+    resolved: Resolved
+    """The settings of this run and where each comes from."""
+    plan: LoadPlan
+    """What is loaded or is being loaded."""
+    loaded: Loaded | None = None
+    """None until something is loaded, and again once the engine has ended."""
+    live: Live = field(default_factory=Live)
+    """What the panel shows."""
+    system: str = ""
+    """The system message of new chats."""
+    accelerate: bool = True
+    """Drafting in new chats."""
