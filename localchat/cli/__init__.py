@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from localchat import __version__
-from localchat.cli import ask, bench, compare, config, doctor, fit, models, themes
+from localchat.cli import ask, bench, chat, chats, compare, config, doctor, fit, models, options, themes
 from localchat.cli.guard import Commands
 from localchat.cli.output import line
 
@@ -30,16 +30,37 @@ def _version(wanted: bool) -> None:
 @app.callback(invoke_without_command=True)
 def main(
     ctx: typer.Context,
+    last: Annotated[bool, typer.Option("-c", "--continue", help="Open the last chat.", show_default=False)] = False,
+    resume: Annotated[
+        int | None, typer.Option("--resume", help="Open a chat by its number.", show_default=False)
+    ] = None,
+    model: options.Model = None,
+    draft: options.Draft = None,
+    draft_model: options.DraftModel = None,
+    precision: options.Precision = None,
+    draft_precision: options.DraftPrecision = None,
+    context: options.Context = None,
+    device: options.Device = None,
+    exact: options.Exact = None,
+    accelerate: options.Accelerate = None,
+    system: options.System = None,
+    theme: options.Theme = None,
+    mouse: Annotated[
+        bool, typer.Option("--mouse/--no-mouse", help="Without, the terminal selects text itself.", show_default=False)
+    ] = True,
+    profile: options.Profile = None,
+    trust_remote_code: options.Trust = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.", show_default=False)
     ] = False,
 ) -> None:
-    """Chat with models on your own machine, sped up by speculative decoding that never changes the text."""
+    """Chat with models on your own machine, sped up by speculative decoding that never changes the text.
+
+    Without a command the chat screen opens.
+    """
     if ctx.invoked_subcommand is None:
-        line("The chat screen is not part of this version yet. Ask one question at a time:")
-        line('  localchat ask "What is speculative decoding?"')
-        line("All commands: localchat --help")
+        chat.chat(ctx, last=last, resume=resume, mouse=mouse, trust_remote_code=trust_remote_code)
 
 
-for group in (ask, compare, bench, models, fit, config, themes, doctor):
+for group in (ask, compare, bench, models, fit, chats, config, themes, doctor):
     group.register(app)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from localchat import config, paths
-from localchat.config import Resolved, Settings
+from localchat.config import File, Resolved, Settings
 from localchat.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ FrequencyPenalty = Annotated[float | None, _option("frequency_penalty")]
 Seed = Annotated[int | None, _option("seed")]
 MaxTokens = Annotated[int | None, _option("max_tokens")]
 Stop = Annotated[list[str] | None, _option("stop")]
+Theme = Annotated[str | None, _option("theme")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.", show_default=False)]
 
 
@@ -64,7 +65,15 @@ def resolve(ctx: typer.Context) -> Resolved:
     Raises:
         UsageError: the config file, the environment or an option has a value that is not allowed.
     """
-    file = config.read(paths.config_file())
+    return resolve_with(ctx, config.read(paths.config_file()))
+
+
+def resolve_with(ctx: typer.Context, file: File) -> Resolved:
+    """The settings of this run by a config file that was read.
+
+    Raises:
+        UsageError: the environment or an option has a value that is not allowed.
+    """
     return config.resolve(file, os.environ, typed(ctx), ctx.params.get("profile") or "")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from localchat.chat.events import Loaded
 from localchat.chat.store import Store
-from localchat.config import Resolved
+from localchat.config import File, Resolved
 from localchat.models.plan import LoadPlan
 from localchat.tui.host import Host
 from localchat.tui.live import Live
@@ -18,15 +18,17 @@ class Desk:
 
     host: Host
     store: Store
+    file: File
+    """The config file as it was read."""
     resolved: Resolved
     """The settings of this run and where each comes from."""
     plan: LoadPlan
     """What is loaded or is being loaded."""
-    loaded: Loaded | None = None
-    """None until something is loaded, and again once the engine has ended."""
-    live: Live = field(default_factory=Live)
-    """What the panel shows."""
     system: str = ""
     """The system message of new chats."""
     accelerate: bool = True
     """Drafting in new chats."""
+    loaded: Loaded | None = None
+    """None until something is loaded, and again once the engine has ended."""
+    live: Live = field(default_factory=Live)
+    """What the panel shows."""

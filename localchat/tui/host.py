@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-FRAME = 1 / 12
+FRAME = 1 / 10
 """Seconds between two hand-overs: faster than that nobody reads, and each costs a layout."""
 
 

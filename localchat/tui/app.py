@@ -1,0 +1,166 @@
+"""The application: what is true on every screen. Screens other than the chat are imported when they are opened."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from time import monotonic
+from typing import ClassVar
+
+from textual import work
+from textual.app import App
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from localchat.models.plan import LoadPlan
+from localchat.tui import theme
+from localchat.tui.desk import Desk
+from localchat.tui.host import FRAME
+from localchat.tui.keymap import apply
+from localchat.tui.keys import bindings
+from localchat.tui.screens.chat import ChatScreen
+
+_ALIVE = 1.0
+"""Seconds between two looks at whether the engine still runs."""
+_TWICE = 2.0
+"""Seconds within which a second ctrl+c quits."""
+
+
+class LocalChat(App[None]):
+    """`localchat`."""
+
+    TITLE = "localchat"
+    CSS_PATH = "localchat.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = ""
+    PAUSE_GC_ON_SCROLL = True
+    BINDINGS: ClassVar[list[BindingType]] = bindings("app")
+
+    def __init__(
+        self, desk: Desk, *, chat: int | None = None, first_start: bool = False, notices: tuple[str, ...] = ()
+    ) -> None:
+        """The screen of one run.
+
+        Args:
+            desk: what it works with.
+            chat: a chat to open at once.
+            first_start: nothing was ever chosen: begin with the start page.
+            notices: sentences to show once.
+        """
+        super().__init__()
+        self.desk = desk
+        self._first_start = first_start
+        self._notices = notices
+        self._interrupted = -_TWICE
+        self._chat = ChatScreen(desk, chat)
+
+    def on_mount(self) -> None:
+        """Look, keys, and the first screen; whatever takes time comes after the first frame."""
+        for problem in theme.register_all(self):
+            self.notify(problem, severity="warning", markup=False)
+        theme.choose(self, self.desk.resolved.settings.theme)
+        self.push_screen(self._chat)
+        self.call_after_refresh(self._begin)
+
+    async def _begin(self) -> None:
+        await self._chat.complete()
+        self.set_interval(FRAME, self._frame)
+        self.set_interval(_ALIVE, self._chat.watch_engine)
+        theme.watch(self)
+        for notice in (*self._notices, *apply(self, self.desk.file)):
+            self.notify(notice, severity="warning", timeout=10, markup=False)
+        self._catch_signals()
+        if self._first_start:
+            self._start()
+        else:
+            self._chat.load(self.desk.plan)
+
+    async def _frame(self) -> None:
+        self.desk.host.drain()
+        await self._chat.paint()
+
+    @work
+    async def _start(self) -> None:
+        from localchat.tui.screens.start import StartScreen
+
+        plan = await self.push_screen_wait(StartScreen(self.desk))
+        self._chat.load(plan or self.desk.plan)
+
+    def _catch_signals(self) -> None:
+        """The end of the session or of the terminal is no crash: everything is saved and the engine goes too."""
+        loop = asyncio.get_running_loop()
+        for name in ("SIGTERM", "SIGHUP"):
+            if number := getattr(signal, name, None):
+                loop.add_signal_handler(number, self.exit)
+
+    def action_help(self) -> None:
+        """Help for what has the focus."""
+        from localchat.tui.screens.help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen.of(self))
+
+    def action_commands(self) -> None:
+        """The command palette."""
+        self.action_command_palette()
+
+    @work
+    async def action_settings(self) -> None:
+        """The settings screen."""
+        from localchat.tui.screens.settings import SettingsScreen
+
+        if self._on_chat("settings"):
+            await self._visit(SettingsScreen(self.desk))
+            if self.desk.loaded is not None:
+                self._chat.adopt(self.desk.loaded)
+
+    @work
+    async def action_compare(self) -> None:
+        """The comparison."""
+        from localchat.tui.screens.compare import CompareScreen
+
+        if self._on_chat("the comparison"):
+            await self._visit(CompareScreen(self.desk, self._chat.question()))
+
+    async def _visit(self, screen: Screen[LoadPlan | None] | Screen[None]) -> None:
+        await self.push_screen_wait(screen)
+
+    def _on_chat(self, what: str) -> bool:
+        """The engine does one thing at a time, and screens open from the chat."""
+        if self.screen is not self._chat:
+            return False
+        if self._chat.talk.writing is not None:
+            self.notify(f"A reply is being written; escape stops it, then {what} can open.")
+            return False
+        return True
+
+    def action_tokens(self) -> None:
+        """Show or hide the tokens."""
+        if self.screen is self._chat:
+            self._chat.toggle_tokens()
+
+    def action_accelerate(self) -> None:
+        """Switch drafting."""
+        if self.screen is self._chat:
+            self._chat.switch_acceleration()
+
+    def action_suspend(self) -> None:
+        """Into the background."""
+        self.action_suspend_process()
+
+    def action_help_quit(self) -> None:
+        """Ctrl+c: once may be a slip, twice is meant."""
+        if monotonic() - self._interrupted < _TWICE:
+            self.exit()
+            return
+        self._interrupted = monotonic()
+        if self._chat.talk.writing is not None:
+            self._chat.action_stop()
+        self.notify("Press ctrl+c again to leave.", timeout=_TWICE)
+
+    async def on_unmount(self) -> None:
+        """Save what is on the way and give the memory back."""
+        steps: tuple[Callable[[], None], ...] = (self._chat.close, self.desk.host.close, self.desk.store.close)
+        for step in steps:
+            await asyncio.to_thread(step)

@@ -1,0 +1,402 @@
+"""The chat: list, transcript, composer, live panel. It shows what `Talk` does and passes on what the user wants."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Footer, Static
+
+from localchat.chat.conversation import Role
+from localchat.chat.events import Failed, ReplyEvent, Wrote
+from localchat.chat.store import Chat, Node, StoreError, Totals
+from localchat.tui.desk import Desk
+from localchat.tui.keys import bindings
+from localchat.tui.screens.engine_view import EngineView
+from localchat.tui.screens.message_actions import MessageActions
+from localchat.tui.talk import Talk
+from localchat.tui.widgets.banner import Banner
+from localchat.tui.widgets.chat_list import ChatList
+from localchat.tui.widgets.composer import Composer
+from localchat.tui.widgets.panel import Panel
+from localchat.tui.widgets.status_line import StatusLine
+from localchat.tui.widgets.title_bar import TitleBar
+from localchat.tui.widgets.token_strip import TokenStrip
+from localchat.tui.widgets.transcript import PAGE, Transcript
+from localchat.tui.widgets.turn import Turn
+from localchat.tui.widgets.welcome import Welcome
+
+NARROW, WIDE = 100, 150
+
+
+class ChatScreen(EngineView, MessageActions):
+    """Implements `talk.View`."""
+
+    HELP: ClassVar[str] = """# Chat
+
+Write below and press `enter`; `ctrl+j` begins a new line. While a reply is written you can go on writing: what you
+send waits in line. `escape` stops the reply, and what is there stays.
+
+`F5` (or `alt+a`) switches drafting on and off, even in the middle of a reply. The text does not change; only the speed
+does. `alt+v` proves it: the reply is written again the other way and compared.
+"""
+    BINDINGS: ClassVar[list[BindingType]] = bindings("chat")
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
+        (0, "-narrow"),
+        (NARROW, "-medium"),
+        (WIDE, "-wide"),
+    ]
+
+    def __init__(self, desk: Desk, chat: int | None = None) -> None:
+        super().__init__()
+        self.desk = desk
+        self.talk = Talk(desk, self)
+        self.transcript = Transcript(self.talk.version, self.talk.shown)
+        self.composer = Composer()
+        """Where the user writes."""
+        self.banner, self.welcome = Banner(), Welcome()
+        self.chat_list, self.panel = ChatList(desk.store), Panel()
+        self.token_strip, self.status_line = TokenStrip(), StatusLine()
+        self._first = chat
+        self._turn: Turn | None = None
+        self._unwritten: list[str] = []
+        self._dirty = False
+        self._editing: Node | None = None
+        self._stopping = False
+
+    def compose(self) -> ComposeResult:
+        """What the first frame needs; the rest follows it."""
+        yield TitleBar()
+        with Horizontal(id="middle"), Vertical(id="centre"):
+            yield self.welcome
+            yield self.transcript
+            yield self.banner
+            yield Static("", id="waiting", markup=False)
+            yield self.composer
+
+    async def on_mount(self) -> None:
+        """Show what there is first; the model is loaded once it is on the screen."""
+        self.composer.focus()
+        if self._first is not None:
+            await self.open_chat(self._first)
+        else:
+            await self._show_nothing()
+
+    async def complete(self) -> None:
+        """Everything else; what does not fit a narrow screen is hidden, not left out."""
+        middle, centre = self.query_one("#middle"), self.query_one("#centre")
+        with self.app.batch_update():
+            await middle.mount(self.chat_list, before=centre)
+            await middle.mount(self.panel)
+            await centre.mount(self.token_strip, before="#waiting")
+            await centre.mount(self.status_line, before=self.composer)
+            await self.mount(Footer(compact=True, show_command_palette=False))
+        self.show_live()
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self.chat_list.is_mounted:
+            return
+        self.chat_list.refresh_chats(self.talk.chat.id if self.talk.chat else None)
+        self.composer.set_history(self.desk.store.history())
+
+    # -- a chat
+
+    async def open_chat(self, chat: int, node: int | None = None) -> None:
+        """Show a chat; `node` is a message to go to."""
+        if self._busy_elsewhere(chat):
+            return
+        self._keep_draft(self.composer.value)
+        self.talk.open(chat)
+        if node is not None:
+            self.talk.go_to(node)
+        await self.show_branch()
+        if self.talk.chat:
+            self.composer.load_text(self.talk.draft)
+            self._offer_interrupted(self.talk.chat)
+        self._settle()
+        self.composer.focus()
+
+    def _busy_elsewhere(self, chat: int | None) -> bool:
+        now = self.talk.chat.id if self.talk.chat else None
+        if self.talk.writing is not None and chat != now:
+            self.notify("A reply is being written; escape stops it.")
+            return True
+        return False
+
+    async def show_branch(self) -> None:
+        """Show the branch that the chat is at."""
+        chat = self.talk.chat
+        nodes = self.talk.shown(PAGE)
+        before = max(0, self.talk.count() - len(nodes))
+        self._empty(not nodes)
+        await self.transcript.show(nodes, before)
+        totals = self.desk.store.totals(chat.id) if chat else Totals(0, 0, 0.0)
+        live = self.desk.live.chat(saved_seconds=totals.saved_seconds, tokens=totals.tokens)
+        self.desk.live = live.switched(on=self.talk.accelerated)
+        self.show_live()
+
+    def _empty(self, empty: bool) -> None:  # noqa: FBT001
+        self.welcome.display = empty
+        self.transcript.display = not empty
+
+    async def _show_nothing(self) -> None:
+        self.talk.new()
+        await self.show_branch()
+        self.composer.load_text(self.desk.store.value("draft"))
+
+    def _offer_interrupted(self, chat: Chat) -> None:
+        if self.desk.store.interrupted(chat.id):
+            self.banner.tell(
+                "The last reply was cut off when localchat ended; what was written is here.", "alt+k goes on with it."
+            )
+
+    async def action_new_chat(self) -> None:
+        """Begin a new chat."""
+        if self._busy_elsewhere(None):
+            return
+        self._keep_draft(self.composer.value)
+        await self._show_nothing()
+        self._settle()
+        self.composer.focus()
+
+    @on(ChatList.Opened)
+    async def _opened(self, message: ChatList.Opened) -> None:
+        if self.has_class("-narrow"):
+            self.remove_class("-chats")
+        await self.open_chat(message.chat_id, message.node_id)
+
+    @on(ChatList.Removed)
+    async def _removed(self, message: ChatList.Removed) -> None:
+        if self.talk.chat and self.talk.chat.id == message.chat_id:
+            self.talk.stop()
+            await self._show_nothing()
+
+    # -- writing
+
+    @on(Composer.Changed)
+    def _changed(self, message: Composer.Changed) -> None:
+        self._keep_draft(message.text)
+
+    def _keep_draft(self, text: str) -> None:
+        if self._editing is not None:
+            return
+        try:
+            self.talk.keep_draft(text)
+        except StoreError as error:
+            self.banner.tell(f"What you write cannot be saved now: {error}", "It stays here; make room on the disk.")
+
+    @on(Composer.Submitted)
+    async def _submitted(self, message: Composer.Submitted) -> None:
+        editing, self._editing = self._editing, None
+        self.remove_class("-editing")
+        if self.talk.writing is not None:
+            self.talk.waiting.append(message.text)
+            self._show_waiting()
+            return
+        await self._send(message.text, editing)
+
+    async def _send(self, text: str, editing: Node | None = None) -> None:
+        self.banner.dismiss()
+        try:
+            if editing is None:
+                self.talk.send(text)
+            else:
+                node = self.talk.say_instead(editing, text)
+                if node.role is Role.ASSISTANT:
+                    await self.show_branch()
+        except StoreError as error:
+            self.banner.tell(
+                f"The message cannot be stored: {error}", "It is back below; make room on the disk.", problem=True
+            )
+            self.composer.load_text(text)
+            return
+        self._keep_draft("")
+        self.composer.set_history(self.desk.store.history())
+
+    def load_into_composer(self, node: Node) -> None:
+        """Begin to change a message."""
+        self._keep_draft(self.composer.value)
+        self._editing = node
+        self.add_class("-editing")
+        self.banner.tell("You change a message: enter makes a new version, escape leaves it as it is.")
+        self.composer.load_text(node.text)
+        self.composer.focus()
+
+    def began(self, node: Node, start: str) -> None:
+        """A reply is asked for."""
+        self._stopping, self._turn, self._unwritten = False, None, []
+        self.desk.live = self.desk.live.begin(accelerate=self.talk.accelerated, now=monotonic())
+        self.show_live()
+        self.call_next(self._begin, node, start)
+
+    async def _begin(self, node: Node, start: str) -> None:
+        self._empty(False)
+        if not await self.transcript.cut(node.parent):
+            path = self.talk.shown(PAGE)[:-1]
+            mounted = {turn.node.id for turn in self.transcript.turns}
+            if len(path) and path[-1].id not in mounted:
+                fresh = [said for said in path if said.id not in mounted]
+                if len(fresh) == 1 and await self.transcript.cut(fresh[0].parent):
+                    await self.transcript.add(fresh[0])
+                else:
+                    await self.transcript.show(path, max(0, self.talk.count() - 1 - len(path)))
+        self.transcript.clear_selection()
+        turn = await self.transcript.add(node, live=True)
+        turn.begin()
+        self._unwritten.insert(0, start)
+        self._turn = turn
+
+    def heard(self, node: Node, events: tuple[ReplyEvent, ...]) -> None:
+        """Some of a reply came; it is painted with the next frame."""
+        for event in events:
+            self.hear(event)
+            if isinstance(event, Wrote):
+                self._unwritten.append(event.text)
+        self._dirty = True
+
+    async def paint(self) -> None:
+        """One frame: the text and all figures at once, so that the screen is laid out once."""
+        if not self._dirty:
+            return
+        self._dirty = False
+        with self.app.batch_update():
+            await self._write_out()
+            self._tell_unsaved()
+            self.show_live()
+
+    async def _write_out(self) -> None:
+        if self._turn is not None:
+            text, self._unwritten = "".join(self._unwritten), []
+            self._turn.progress(self._progress())
+            await self._turn.write(text)
+
+    def _progress(self) -> str:
+        stats = self.desk.live.stats
+        prefill = self.desk.live.prefill
+        if prefill and prefill.done < prefill.total and not stats.tokens:
+            return f"reading {prefill.done} of {prefill.total} tokens"
+        state = "stopping · " if self._stopping else ""
+        return f"{state}{stats.tokens} tokens · {stats.tokens_per_second:.0f} tok/s · escape stops"
+
+    def _tell_unsaved(self) -> None:
+        writing = self.talk.writing
+        if writing and writing.recorder.problem:
+            self.banner.tell(
+                f"The reply cannot be saved now: {writing.recorder.problem}",
+                "It goes on; make room on the disk.",
+                problem=True,
+            )
+
+    def ended(self, node: Node, failed: Failed | None) -> None:
+        """A reply is over."""
+        self.call_next(self._end, node, failed)
+
+    async def _end(self, node: Node, failed: Failed | None) -> None:
+        await self._write_out()
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            if node.text or failed is None:
+                await turn.finish(node, self.talk.version(node))
+            else:
+                await turn.remove()
+        if failed is not None:
+            self.told_failure(failed)
+        self.show_live()
+        self.chat_list.refresh_chats(self.talk.chat.id if self.talk.chat else None)
+        if self.talk.waiting and (failed is not None or self._stopping):
+            held = "\n\n".join(self.talk.waiting)
+            self.talk.waiting.clear()
+            self.composer.load_text("\n\n".join(filter(None, (held, self.composer.value))))
+        elif self.talk.waiting:
+            await self._send(self.talk.waiting.popleft())
+        self._show_waiting()
+
+    def _show_waiting(self) -> None:
+        waiting = self.talk.waiting
+        line = self.query_one("#waiting", Static)
+        line.display = bool(waiting)
+        if waiting:
+            first = " ".join(waiting[0].split())[:60]
+            line.update(f"» {len(waiting)} waiting: {first}")
+
+    # -- keys
+
+    def action_stop(self) -> None:
+        """Escape: the nearest thing that can be left."""
+        if self.talk.writing is not None:
+            self._stopping = True
+            self.talk.stop()
+            self.desk.live = self.desk.live.stopping()
+            if self._turn:
+                self._turn.progress("stopping …")
+            self.show_live()
+        elif self._editing is not None:
+            self._editing = None
+            self.remove_class("-editing")
+            self.banner.dismiss()
+            self.composer.load_text(self.talk.draft)
+        elif not self.banner.dismiss():
+            self.transcript.clear_selection()
+            self.remove_class("-chats", "-figures")
+            self.composer.focus()
+
+    def question(self) -> str:
+        """What a comparison would ask: what is typed, or the last thing that was asked."""
+        last = self.transcript.last(Role.USER)
+        return self.composer.value.strip() or (last.text if last else "")
+
+    def switch_acceleration(self) -> None:
+        """F5."""
+        on = not self.talk.accelerated
+        self.talk.accelerate(on=on)
+        self.desk.live = self.desk.live.switched(on=on)
+        self.show_live()
+
+    def toggle_tokens(self) -> None:
+        """F4."""
+        self.toggle_class("-tokens")
+        self.show_live()
+
+    def action_chats(self) -> None:
+        """Show or hide the list of chats: beside the chat, or in its place where there is no room."""
+        self.toggle_class("-chats")
+        if self.has_class("-chats"):
+            self.chat_list.focus_list()
+        else:
+            self.composer.focus()
+
+    def action_panel(self) -> None:
+        """Show or hide the live panel: beside the chat, or in its place where there is no room."""
+        self.toggle_class("-figures")
+
+    @work
+    async def action_chat_options(self) -> None:
+        """System message and sampling of this chat."""
+        from localchat.tui.screens.chat_options import ChatOptionsScreen, presets
+
+        chat = self.talk.chat or self.desk.store.create(self.desk.system, None, self.desk.accelerate)
+        changed = await self.app.push_screen_wait(ChatOptionsScreen(chat, presets(self.desk.resolved)))
+        if changed is not None:
+            self.talk.chat = self.desk.store.save(changed)
+
+    @work
+    async def action_export(self) -> None:
+        """Write the chat to a file."""
+        from localchat.tui.export import export
+
+        if self.talk.chat is None:
+            self.notify("There is nothing to export yet.")
+            return
+        self.notify(await export(self, self.desk.store, self.talk.chat), markup=False)
+
+    def close(self) -> None:
+        """Save what is on the way; called before the app ends."""
+        self._keep_draft(self.composer.value)
+        writing = self.talk.writing
+        if writing is not None:
+            writing.recorder.close()

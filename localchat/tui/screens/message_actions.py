@@ -1,0 +1,173 @@
+"""What can be done to a message: the selected one, or else the last it makes sense for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.screen import Screen
+
+from localchat.chat.conversation import Role
+from localchat.chat.events import Failed
+from localchat.errors import LocalchatError
+from localchat.tui.talk import Proof, Talk
+from localchat.tui.widgets.transcript import Transcript
+from localchat.tui.widgets.turn import Turn
+
+if TYPE_CHECKING:
+    from localchat.chat.store import Node
+
+
+class MessageActions(Screen[None]):
+    """The chat screen's actions on messages."""
+
+    talk: Talk
+    transcript: Transcript
+    _code = 0
+
+    def load_into_composer(self, node: Node) -> None:
+        """Begin to change a message."""
+        raise NotImplementedError
+
+    async def show_branch(self) -> None:
+        """Show the branch that the chat is at."""
+        raise NotImplementedError
+
+    def _chosen(self, role: Role | None = None) -> Turn | None:
+        turn = self.transcript.selected
+        if turn is not None and role in (None, turn.node.role):
+            return turn
+        return self.transcript.last(role) if role else next(reversed(self.transcript.turns), None)
+
+    def _idle(self) -> bool:
+        if self.talk.writing is not None:
+            self.notify("A reply is being written; escape stops it.")
+            return False
+        return True
+
+    def action_regenerate(self) -> None:
+        """Write another reply to the same message."""
+        turn = self._chosen()
+        if turn is None or not self._idle():
+            return
+        try:
+            node = turn.node
+            if node.role is Role.ASSISTANT and node.parent is not None:
+                node = self.talk.parent(node)
+            self.talk.answer(node)
+        except LocalchatError as error:
+            self.notify(f"{error.message} {error.hint}", severity="error", markup=False)
+
+    def action_edit(self) -> None:
+        """Change a message."""
+        turn = self.transcript.selected or self.transcript.last(Role.USER)
+        if turn is not None and self._idle():
+            self.load_into_composer(turn.node)
+
+    def action_continue_reply(self) -> None:
+        """Go on with a reply."""
+        turn = self._chosen(Role.ASSISTANT)
+        if turn is not None and turn.text and self._idle():
+            self.talk.go_on(turn.node)
+
+    def action_previous_branch(self) -> None:
+        """The version before."""
+        self.run_worker(self._switch(-1), exclusive=True, group="branch")
+
+    def action_next_branch(self) -> None:
+        """The version after."""
+        self.run_worker(self._switch(1), exclusive=True, group="branch")
+
+    async def _switch(self, step: int) -> None:
+        if not self._idle():
+            return
+        turn = self.transcript.selected or self._latest_fork()
+        if turn is None or not self.talk.show_version(turn.node, step):
+            self.notify("There is no other version that way.")
+            return
+        await self.show_branch()
+
+    def _latest_fork(self) -> Turn | None:
+        turns = self.transcript.turns
+        return next((turn for turn in reversed(turns) if turn.versions > 1), turns[-1] if turns else None)
+
+    async def action_previous_message(self) -> None:
+        """Select the message above."""
+        self._code = 0
+        await self.transcript.select(-1)
+
+    async def action_next_message(self) -> None:
+        """Select the message below."""
+        self._code = 0
+        await self.transcript.select(1)
+
+    def action_thinking(self) -> None:
+        """Unfold or fold a thought."""
+        turn = self.transcript.selected
+        if turn is None or not turn.has_thought:
+            turn = next((turn for turn in reversed(self.transcript.turns) if turn.has_thought), None)
+        if turn is None:
+            self.notify("No reply here begins with a thought.")
+        else:
+            turn.toggle_thought()
+
+    def action_copy_message(self) -> None:
+        """Copy what is selected with the mouse, or else the message."""
+        from localchat.tui import clipboard
+
+        marked = self.get_selected_text()
+        turn = self._chosen(None if self.transcript.selected else Role.ASSISTANT) or self._chosen()
+        text = marked or (turn.text if turn else "")
+        if text:
+            self.notify(clipboard.copy(self.app, text), markup=False)
+
+    def action_copy_code(self) -> None:
+        """Copy a code block; again for the next."""
+        from localchat.tui import clipboard
+
+        turn = self._chosen(Role.ASSISTANT)
+        blocks = code_blocks(turn.text) if turn else []
+        if not blocks:
+            self.notify("There is no code block in that message.")
+            return
+        place = self._code % len(blocks)
+        self._code += 1
+        said = clipboard.copy(self.app, blocks[place])
+        self.notify(f"Code block {place + 1} of {len(blocks)}: {said}", markup=False)
+
+    def action_open_tokens(self) -> None:
+        """Open a reply as tokens."""
+        from localchat.tui.screens.tokens import TokensScreen
+
+        turn = self._chosen(Role.ASSISTANT)
+        written = self.talk.written(turn.node) if turn else None
+        if written is None:
+            self.notify("No tokens were kept for that message.")
+        else:
+            self.app.push_screen(TokensScreen(written))
+
+    def action_verify(self) -> None:
+        """Write a reply again the other way and compare."""
+        turn = self._chosen(Role.ASSISTANT)
+        if turn is None or not self._idle():
+            return
+        if not self.talk.verify(turn.node, lambda result: self._verified(turn, result)):
+            self.notify("No tokens were kept for that message, so it cannot be verified.")
+            return
+        turn.note("verifying: writing it again the other way …")
+
+    def _verified(self, turn: Turn, result: Proof | Failed | None) -> None:
+        if isinstance(result, Proof):
+            way = "with drafts" if result.accelerated else "without drafts"
+            if result.position is None:
+                turn.note(f"✓ identical: written again {way}, all {result.tokens} tokens are the same")
+            else:
+                turn.note(f"≠ written again {way}, token {result.position + 1} of {result.tokens} is another")
+        else:
+            turn.note(f"not verified: {result.title}" if result else "not verified: it was stopped")
+
+
+def code_blocks(text: str) -> list[str]:
+    """The contents of a Markdown text's code blocks."""
+    from markdown_it import MarkdownIt
+
+    return [token.content for token in MarkdownIt().parse(text) if token.type in ("fence", "code_block")]

@@ -1,0 +1,281 @@
+"""The chat that is open: what was said, what is being written, and what waits to be said. Knows no widget."""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from localchat.chat.backend import Backend, ReplyOptions
+from localchat.chat.conversation import Conversation, Role
+from localchat.chat.events import Failed, Finished, Reply, ReplyEvent
+from localchat.chat.recorder import Recorder
+from localchat.chat.store import Chat, Node, State, Store, Written
+from localchat.engine.types import Sampling, common_prefix
+from localchat.tui.desk import Desk
+from localchat.tui.host import Job
+
+
+class View(Protocol):
+    """Who shows the chat; called on the screen's thread."""
+
+    def began(self, node: Node, start: str) -> None:
+        """A reply is asked for; `start` is text it goes on from."""
+        ...
+
+    def heard(self, node: Node, events: tuple[ReplyEvent, ...]) -> None:
+        """Some of it came."""
+        ...
+
+    def ended(self, node: Node, failed: Failed | None) -> None:
+        """It is over; the node is as the store has it."""
+        ...
+
+
+@dataclass(eq=False, slots=True)
+class Writing:
+    """A reply on its way."""
+
+    node: Node
+    recorder: Recorder
+    job: Job[ReplyEvent] | None = None
+    failed: Failed | None = None
+    reply: Reply | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A reply written again the other way."""
+
+    tokens: int
+    position: int | None
+    """The first token that differs; None if there is none."""
+    accelerated: bool
+    """How it was written this time."""
+
+
+class Talk:
+    """Operations on one chat. A reply is stored while it is written; every change of the past makes a branch."""
+
+    def __init__(self, desk: Desk, view: View) -> None:
+        self._desk = desk
+        self._view = view
+        self._store: Store = desk.store
+        self.chat: Chat | None = None
+        self.writing: Writing | None = None
+        self.waiting: deque[str] = deque()
+
+    def open(self, chat: int) -> list[Node]:
+        """Take up a chat; its last messages."""
+        self.chat = self._store.chat(chat)
+        return self.shown(20)
+
+    def new(self) -> None:
+        """Leave the chat; the next message begins another."""
+        self.chat = None
+
+    def shown(self, last: int) -> list[Node]:
+        """The last messages of the branch that is shown."""
+        chat = self.chat
+        return self._store.path(chat.leaf, last) if chat and chat.leaf is not None else []
+
+    def count(self) -> int:
+        """How many messages the branch has."""
+        return self._store.count(self.chat.leaf) if self.chat and self.chat.leaf is not None else 0
+
+    def go_to(self, node: int) -> None:
+        """Show the branch that a message is on."""
+        self._show(node)
+
+    def _show(self, node: int) -> None:
+        if self.chat is not None:
+            self._store.show(self.chat.id, self._store.tip(node))
+            self._reread()
+
+    @property
+    def accelerated(self) -> bool:
+        """Drafting is allowed in this chat."""
+        return self.chat.accelerate if self.chat else self._desk.accelerate
+
+    def accelerate(self, *, on: bool) -> None:
+        """Switch drafting, in the running reply too, and remember it with the chat."""
+        if self.chat:
+            self.chat = self._store.save(replace(self._store.chat(self.chat.id), accelerate=on))
+        else:
+            self._desk.accelerate = on
+        if self.writing:
+            self._desk.host.accelerate(on=on)
+
+    def keep_draft(self, text: str) -> None:
+        """Keep what is typed and not sent."""
+        if self.chat is None:
+            self._store.keep_value("draft", text)
+        elif self.chat.draft != text:
+            self._store.keep_draft(self.chat.id, text)
+            self._reread()
+
+    @property
+    def draft(self) -> str:
+        """What was typed and not sent."""
+        return self.chat.draft if self.chat else self._store.value("draft")
+
+    def send(self, text: str) -> Node:
+        """Say something; the reply begins by itself."""
+        user = self._say(text, self.chat.leaf if self.chat else None)
+        self.answer(user)
+        return user
+
+    def say_instead(self, node: Node, text: str) -> Node:
+        """Another version of a message; one of the user's is answered."""
+        if node.role is Role.ASSISTANT:
+            other = self._store.add(node.chat, node.parent, Role.ASSISTANT, text, State.COMPLETE)
+            self._reread()
+            return other
+        user = self._say(text, node.parent)
+        self.answer(user)
+        return user
+
+    def _say(self, text: str, parent: int | None) -> Node:
+        if self.chat is None:
+            self.chat = self._store.create(self._desk.system, None, self._desk.accelerate)
+        node = self._store.add(self.chat.id, parent, Role.USER, text)
+        self._reread()
+        return node
+
+    def answer(self, user: Node) -> None:
+        """Write a reply to a message of the user's: the first or another."""
+        self._write(user.id, "", None)
+
+    def go_on(self, node: Node) -> None:
+        """Write on where a reply stopped, as a version of its own: with its seed, as if it had never stopped."""
+        self._write(node.parent, node.text, node.summary.sampling if node.summary else None)
+
+    def parent(self, node: Node) -> Node:
+        """The message that a reply answers."""
+        return self._store.node(node.parent) if node.parent is not None else node
+
+    def version(self, node: Node) -> tuple[int, int]:
+        """A message's place among its versions, and their number."""
+        versions = self._store.versions(node.id)
+        return (versions.index(node.id) + 1 if node.id in versions else 1), max(1, len(versions))
+
+    def written(self, node: Node) -> Written | None:
+        """A reply's tokens and rounds, if they were kept."""
+        return self._store.written(node.id)
+
+    def stop(self) -> bool:
+        """Stop the reply; False if there is none."""
+        if self.writing is None or self.writing.job is None:
+            return False
+        self._desk.host.drop(self.writing.job)
+        return True
+
+    def show_version(self, node: Node, step: int) -> bool:
+        """Go to the version before or after; False if there is none."""
+        versions = self._store.versions(node.id)
+        place = versions.index(node.id) + step
+        if self.chat is None or not 0 <= place < len(versions):
+            return False
+        self._show(versions[place])
+        return True
+
+    def _reread(self) -> None:
+        if self.chat:
+            self.chat = self._store.chat(self.chat.id)
+
+    def _sampling(self, version: int) -> Sampling:
+        """A new seed each time; a chat's own seed counts on with each version, or they would all be alike."""
+        settings = self._desk.resolved.settings
+        own = self.chat.sampling if self.chat else None
+        base = own or Sampling(
+            settings.temperature,
+            settings.top_k,
+            settings.top_p,
+            settings.min_p,
+            settings.repetition_penalty,
+            settings.presence_penalty,
+            settings.frequency_penalty,
+        )
+        fixed = self.chat.seed if self.chat and self.chat.seed is not None else settings.seed
+        return replace(base, seed=fixed + version if fixed >= 0 else secrets.randbelow(2**31))
+
+    def _write(self, parent: int | None, start: str, sampling: Sampling | None) -> None:
+        chat = self.chat
+        if chat is None or self.writing is not None:
+            return
+        settings = self._desk.resolved.settings
+        node = self._store.add(chat.id, parent, Role.ASSISTANT, start, State.WRITING)
+        sampling = sampling or self._sampling(self.version(node)[0] - 1)
+        options = ReplyOptions(sampling, settings.max_tokens, settings.stop, chat.accelerate, trim=True)
+        self._reread()
+        writing = self.writing = Writing(node, Recorder(self._store, node, start))
+
+        def source(backend: Backend) -> Iterator[ReplyEvent]:
+            yield from backend.reply(conversation(self._store, parent, start), options)
+
+        def sink(events: tuple[ReplyEvent, ...]) -> None:
+            for event in events:
+                if isinstance(event, Failed):
+                    writing.failed = event
+                elif isinstance(event, Finished):
+                    writing.reply = event.reply
+            self._view.heard(node, events)
+
+        self._view.began(node, start)
+        writing.job = self._desk.host.run(source, sink, lambda error: self._ended(writing, error), writing.recorder)
+
+    def _ended(self, writing: Writing, error: Exception | None) -> None:
+        writing.recorder.close()
+        self.writing = None
+        failed = writing.failed
+        if error is not None and failed is None:
+            failed = Failed("engine", f"The reply could not be written: {error}", "Try again; the log has the details.")
+        node = self._store.node(writing.node.id)
+        if not node.text and writing.reply is None:
+            self._store.show(node.chat, node.parent)
+        self._reread()
+        self._view.ended(node, failed)
+
+    def verify(self, node: Node, done: VerifyDone) -> bool:
+        """Write a reply again the other way and compare token by token; False if its tokens were not kept."""
+        written = self._store.written(node.id)
+        if written is None or self.chat is None:
+            return False
+        reply = written.reply
+        on = not reply.accelerated
+        options = ReplyOptions(reply.sampling, max(1, len(reply.token_ids)), accelerate=on, trim=True)
+        found: list[Reply] = []
+        problem: list[Failed] = []
+
+        def source(backend: Backend) -> Iterator[ReplyEvent]:
+            start = node.text[: written.start]
+            yield from backend.reply(conversation(self._store, node.parent, start), options)
+
+        def sink(events: tuple[ReplyEvent, ...]) -> None:
+            found.extend(event.reply for event in events if isinstance(event, Finished))
+            problem.extend(event for event in events if isinstance(event, Failed))
+
+        def ended(_: Exception | None) -> None:
+            if not found:
+                done(problem[0] if problem else None)
+                return
+            old, new = reply.token_ids, found[0].token_ids
+            shared = common_prefix(old, new)
+            done(Proof(len(old), None if shared == len(old) == len(new) else shared, on))
+
+        self._desk.host.run(source, sink, ended)
+        return True
+
+
+class VerifyDone(Protocol):
+    """Told what a verification found: a proof, what went wrong, or None if it was stopped."""
+
+    def __call__(self, result: Proof | Failed | None) -> None: ...
+
+
+def conversation(store: Store, leaf: int | None, start: str = "") -> Conversation:
+    """What the model is given: the branch up to `leaf`, and the beginning of the reply if there is one."""
+    said = store.conversation(leaf) if leaf is not None else Conversation()
+    return said.assistant(start) if start else said

@@ -1,0 +1,27 @@
+"""One thing the user should know now, and the way on."""
+
+from __future__ import annotations
+
+from textual.widgets import Static
+
+from localchat.sanitize import clean
+
+
+class Banner(Static):
+    """Hidden until there is something to say; escape puts it away."""
+
+    def __init__(self) -> None:
+        super().__init__("", markup=False)
+        self.display = False
+
+    def tell(self, title: str, hint: str = "", *, problem: bool = False) -> None:
+        """Say it."""
+        self.set_class(problem, "-problem")
+        self.update(clean("\n".join(filter(None, (f"{'!' if problem else '·'} {title}", hint)))))
+        self.display = True
+
+    def dismiss(self) -> bool:
+        """Put it away; False if there was nothing."""
+        shown = bool(self.display)
+        self.display = False
+        return shown

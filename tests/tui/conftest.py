@@ -1,0 +1,51 @@
+"""A home of its own for every test of the screen, no animation, and an app over a scripted engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from localchat import config
+from localchat.chat.backend import Backend
+from localchat.chat.store import Store, open_store
+from localchat.models.plan import LoadPlan
+from localchat.tui.app import LocalChat
+from localchat.tui.desk import Desk
+from localchat.tui.host import Host
+
+MakeApp = Callable[..., LocalChat]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home, no setting from outside, no moving pictures, no clipboard of the machine."""
+    for name in [name for name in os.environ if name.startswith("LOCALCHAT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LOCALCHAT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def store(home: Path) -> Iterator[Store]:
+    """The store of that home."""
+    opened = open_store(home / "data" / "chats.db")
+    yield opened.store
+    opened.store.close()
+
+
+@pytest.fixture
+def make_app(home: Path) -> MakeApp:
+    """Makes the application over a backend; it has its own way to the store, which it closes."""
+
+    def make(backend: Backend, *, chat: int | None = None, first_start: bool = False, **keys: object) -> LocalChat:
+        file = config.File(Path("config.toml"))
+        resolved = config.resolve(file, {}, {"seed": 7, **keys})
+        desk = Desk(Host(backend), open_store(home / "data" / "chats.db").store, file, resolved, LoadPlan())
+        return LocalChat(desk, chat=chat, first_start=first_start)
+
+    return make
