@@ -10,11 +10,12 @@ import difflib
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from localchat import paths
 from localchat.errors import UsageError
 
 T = TypeVar("T", str, int, float, bool, tuple[str, ...])
@@ -167,6 +168,8 @@ class File:
     profiles: tuple[tuple[str, tuple[tuple[str, Value], ...]], ...] = ()
     profile: str = ""
     """The profile used when none is asked for."""
+    keys: tuple[tuple[str, str], ...] = ()
+    """(action, its keys) of the [keys] table, as written: `localchat.tui.keymap` knows the actions."""
     text: str = ""
 
     def place(self, key: str, profile: str = "") -> str:
@@ -193,21 +196,34 @@ def read(path: Path) -> File:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        table = tomllib.loads(text)
     except FileNotFoundError:
         return File(path)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", "Make it a readable UTF-8 text file.") from error
+    return parse(path, text)
+
+
+def parse(path: Path, text: str) -> File:
+    """Check the text of a config file; `path` is only named.
+
+    Raises:
+        UsageError: not TOML, an unknown key or a value that is not allowed, with file and line.
+    """
+    try:
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not valid TOML: {error}.", "`localchat config edit` opens it.") from error
-    profiles, chosen = table.pop("profiles", {}), table.pop("profile", "")
+    profiles, chosen, keys = table.pop("profiles", {}), table.pop("profile", ""), table.pop("keys", {})
     if not isinstance(profiles, dict) or not all(isinstance(values, dict) for values in profiles.values()):
         raise UsageError(f"{path}:{_line(text, 'profiles')}: profiles are tables.", "Write [profiles.NAME].")
+    if not isinstance(keys, dict) or not all(isinstance(value, str) for value in keys.values()):
+        raise UsageError(f"{path}: [keys] holds texts.", 'Write, for example, compare = "f7,ctrl+t".')
     found = File(
         path,
         _section(path, text, table, ""),
         tuple((name, _section(path, text, values, name)) for name, values in profiles.items()),
         chosen if isinstance(chosen, str) else str(chosen),
+        tuple(keys.items()),
         text,
     )
     if found.profile and found.profile not in profiles:
@@ -220,7 +236,7 @@ def _section(path: Path, text: str, table: Mapping[str, object], profile: str) -
     for key, value in table.items():
         place = f"{path}:{_line(text, key, profile)}"
         if key not in RULES:
-            extra = () if profile else ("profile", "profiles")
+            extra = () if profile else ("profile", "profiles", "keys")
             raise _unknown(key, (*RULES, *extra), place)
         values.append((key, _checked(key, value, f"{place}: {key}")))
     return tuple(values)
@@ -281,6 +297,8 @@ def template() -> str:
         lines += [f"# {key} = {toml(DEFAULTS[key])}", ""]
     lines += ["# A profile is a set of keys with a name, chosen by --profile, LOCALCHAT_PROFILE or here."]
     lines += ['# profile = "code"', "", "# [profiles.code]", "# temperature = 0.0", ""]
+    lines += ['# Keys of the screen: an action\'s name, which F1 shows, and its keys; "none" is no key.']
+    lines += ["# [keys]", '# compare = "f3,alt+c"', ""]
     return "\n".join(lines)
 
 
@@ -293,3 +311,41 @@ def toml(value: Value) -> str:
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
     return str(value)
+
+
+def write(path: Path, values: Mapping[str, Value], profile: str = "") -> None:
+    """Set keys of a config file and leave everything else in it as it is, comments too; a new file is a template.
+
+    Args:
+        path: the config file; a link to it stays a link.
+        values: what to set. `profile`, the profile used when none is asked for, may be among them.
+        profile: the profile they belong to, made if it is new; the file itself if empty.
+
+    Raises:
+        UsageError: the file is broken as it stands, or a value is not allowed; nothing is written.
+        OSError: the file cannot be read or written; the old one stays.
+    """
+    import tomlkit
+
+    old = read(path)
+    document = tomlkit.parse(_uncommented(old.text or template(), () if profile else values))
+    table = document
+    if profile:
+        profiles = document.setdefault("profiles", tomlkit.table(is_super_table=True))
+        table = profiles.setdefault(profile, tomlkit.table())
+    for key, value in values.items():
+        table[key] = list(value) if isinstance(value, tuple) else value
+    text = tomlkit.dumps(document)
+    parse(path, text)
+    paths.write_private(path.resolve(), text)
+
+
+def _uncommented(text: str, values: Iterable[str]) -> str:
+    """The text with the template's line of each of the keys in force, so that a key stands beside its meaning."""
+    table = re.search(r"(?m)^\s*\[", text)
+    end = table.start() if table else len(text)
+    head, tail = text[:end], text[end:]
+    for key in values:
+        if not re.search(rf"(?m)^\s*{key}\s*=", head):
+            head = re.sub(rf"(?m)^# ({key} = )", r"\1", head, count=1)
+    return head + tail

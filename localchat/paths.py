@@ -34,6 +34,11 @@ def data_dir() -> Path:
     return _folder("data", platformdirs.user_data_dir(_APP, appauthor=False))
 
 
+def store_file() -> Path:
+    """The file of the chats."""
+    return data_dir() / "chats.db"
+
+
 def cache_dir() -> Path:
     """The folder of what can be made again: measured timings, converted weights."""
     return _folder("cache", platformdirs.user_cache_dir(_APP, appauthor=False))

@@ -139,11 +139,104 @@ def test_template_is_a_valid_file_with_every_key(tmp_path: Path) -> None:
     used = "\n".join(
         line[2:] if " = " in line and line.startswith("# ") else line for line in config.template().split("\n")
     )
-    used = used.replace("# [profiles.code]", "[profiles.code]")
+    used = used.replace("# [profiles.code]", "[profiles.code]").replace("# [keys]", "[keys]")
     path = tmp_path / "config.toml"
     path.write_text(used, encoding="utf-8")
-    assert set(tomllib.loads(used)) == {*config.RULES, "profile", "profiles"}
+    assert set(tomllib.loads(used)) == {*config.RULES, "profile", "profiles", "keys"}
+    assert config.read(path).keys == (("compare", "f3,alt+c"),)
     assert config.resolve(config.read(path), {}, {}).settings.top_p == 1.0
+
+
+def test_keys_are_read(tmp_path: Path) -> None:
+    """Guards the [keys] table: texts by action, and a value of another kind is refused with its place."""
+    path = tmp_path / "config.toml"
+    path.write_text('seed = 1\n[keys]\ncompare = "f7"\n', encoding="utf-8")
+    assert config.read(path).keys == (("compare", "f7"),)
+    for wrong in ("keys = 3", "[keys]\ncompare = 7", "[keys.compare]\nx = 'y'"):
+        path.write_text(wrong, encoding="utf-8")
+        with pytest.raises(UsageError, match="keys"):
+            config.read(path)
+
+
+WRITTEN = """\
+# mine
+temperature = 0.1   # low
+
+[profiles.code]
+# quiet
+seed = 2
+# temperature = 0.4
+
+[keys]
+compare = "f7"  # free here
+"""
+
+
+def test_writing_changes_the_keys_and_nothing_else(tmp_path: Path) -> None:
+    """Guards the user's own comments, order, profiles and keys."""
+    path = tmp_path / "config.toml"
+    path.write_text(WRITTEN, encoding="utf-8")
+    config.write(path, {"temperature": 0.5, "theme": "light", "stop": ("END",), "accelerate": False})
+    text = path.read_text(encoding="utf-8")
+    assert "temperature = 0.5   # low" in text
+    assert text.startswith("# mine\n")
+    assert '[profiles.code]\n# quiet\nseed = 2\n# temperature = 0.4\n\n[keys]\ncompare = "f7"  # free here\n' in text
+    values = dict(config.read(path).values)
+    assert values == {"temperature": 0.5, "theme": "light", "stop": ("END",), "accelerate": False}
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_writing_a_profile(tmp_path: Path) -> None:
+    """Guards profiles: an old one is changed, a new one is made, the one to use is kept, names may be any text."""
+    path = tmp_path / "config.toml"
+    path.write_text(WRITTEN, encoding="utf-8")
+    config.write(path, {"seed": 3, "context": 100}, "code")
+    config.write(path, {"draft": "off"}, "my pair")
+    config.write(path, {"profile": "my pair"})
+    file = config.read(path)
+    assert file.profile == "my pair"
+    assert dict(file.profiles) == {"code": (("seed", 3), ("context", 100)), "my pair": (("draft", "off"),)}
+    assert dict(file.values) == {"temperature": 0.1}
+    assert "# quiet" in path.read_text(encoding="utf-8")
+
+
+def test_a_new_file_is_the_template_with_the_keys_in_their_places(tmp_path: Path) -> None:
+    """Guards against a first change that ends in a bare file, or far from the line that explains it."""
+    path = tmp_path / "new" / "config.toml"
+    config.write(path, {"theme": "light"})
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[lines.index('theme = "light"') - 1].startswith("# The screen's theme.")
+    assert '# theme = "dark"' not in lines
+    assert "# temperature = 0.7" in lines
+    config.write(path, {"seed": 1}, "code")
+    config.write(path, {"seed": 4})
+    assert dict(config.read(path).values) == {"theme": "light", "seed": 4}
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [("temperature = ", {"seed": 1}), ("", {"seed": "x"}), ("", {"sead": 1}), ("", {"profile": "none"})],
+)
+def test_nothing_is_written_if_the_file_or_a_value_is_wrong(
+    tmp_path: Path, text: str, values: dict[str, config.Value]
+) -> None:
+    """Guards a file that the user is in the middle of mending."""
+    path = tmp_path / "config.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError):
+        config.write(path, values)
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_a_linked_file_stays_a_link(tmp_path: Path) -> None:
+    """Guards those who keep their settings in a repository and link to them."""
+    real = tmp_path / "real.toml"
+    real.write_text("seed = 1\n", encoding="utf-8")
+    link = tmp_path / "config.toml"
+    link.symlink_to(real)
+    config.write(link, {"seed": 2})
+    assert link.is_symlink()
+    assert dict(config.read(real).values) == {"seed": 2}
 
 
 def test_private_files_are_whole_or_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,9 @@ def loaded_after(code: str) -> set[str]:
     return set(done.stdout.split("\n@@\n")[1].split())
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["ask", "--help"], ["--version"], ["config", "path"], []])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["ask", "--help"], ["--version"], ["config", "path"], ["chats", "--help"], []]
+)
 def test_light_commands_import_nothing_heavy(arguments: list[str]) -> None:
     """Guards against a second of waiting for help."""
     code = f"sys.argv = ['localchat', *{arguments!r}]; from localchat.__main__ import main; main()"
@@ -48,6 +50,7 @@ def test_the_engine_is_pure_torch() -> None:
         "localchat.models.memory, localchat.models.plan, localchat.models.catalog, localchat.models.pairing",
         "localchat.models.starter",
         "localchat.chat.events, localchat.chat.backend, localchat.chat.conversation",
+        "localchat.chat.store, localchat.chat.recorder, localchat.chat.export",
         "localchat.bench.categories, localchat.bench.hear, localchat.bench.runner",
         "localchat.config, localchat.paths, localchat.errors",
     ],

@@ -24,6 +24,8 @@ class ReplyOptions:
     """Draft from the start; `Backend.accelerate` switches it while the reply is written."""
     method: str = ""
     """A drafting method other than the loaded plan's (off, lookup, model, mixed), for comparisons."""
+    trim: bool = False
+    """Leave out the oldest messages of a conversation that is too long for the context, instead of failing."""
     fresh: bool = False
     """Forget earlier replies and empty the caches first, so that two measured replies start alike."""
 

@@ -70,6 +70,8 @@ class Prefilling:
 
     done: int
     total: int
+    cut: int = 0
+    """Oldest messages that were left out because the context is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class Failed:
     """It went wrong; what was written before stands."""
 
     kind: str
-    """The kind of LocalchatError: generation, usage, fit, model or engine."""
+    """The kind of LocalchatError: generation, usage, fit, model, engine (it died) or cancelled (loading was)."""
     title: str
     hint: str
 

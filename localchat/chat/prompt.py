@@ -25,6 +25,8 @@ class Prompt:
         self._tokenizer = tokenizer
         self._templated = bool(getattr(tokenizer, "chat_template", None))
         self._folds = self._templated and not self._takes_system()
+        self._lead: tuple[int, ...] = self._text("\n")
+        self._pieces: dict[int, str] = {}
 
     @property
     def note(self) -> str:
@@ -61,6 +63,22 @@ class Prompt:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, without control tokens and with every space as the model wrote it."""
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+    def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """The text of each token taken alone, control tokens by their names; part of a character is U+FFFD."""
+        return tuple(self._pieces[token] if token in self._pieces else self._piece(token) for token in ids)
+
+    def _piece(self, token: int) -> str:
+        # After other text: some tokenizers drop the space in front of a first word.
+        before = self._whole(self._lead)
+        after = self._whole((*self._lead, token))
+        text = after[len(before) :] if after.startswith(before) else self._whole((token,))
+        self._pieces[token] = text
+        return text
+
+    def _whole(self, ids: Sequence[int]) -> str:
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
 
     def _render(self, turns: Sequence[Message]) -> tuple[int, ...]:
@@ -119,9 +137,8 @@ class Prompt:
         """Ids of text in the middle of a prompt: without the space some tokenizers put before a first word."""
         if not text:
             return ()
-        lead = self._text("\n")
-        ids = self._text("\n" + text)
-        return ids[len(lead) :] if ids[: len(lead)] == lead else self._text(text)
+        ids, size = self._text("\n" + text), len(self._lead)
+        return ids[size:] if ids[:size] == self._lead else self._text(text)
 
     def _text(self, text: str) -> tuple[int, ...]:
         ids = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from queue import SimpleQueue
-from time import perf_counter
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,35 +15,24 @@ from localchat.chat.backend import ReplyOptions
 from localchat.chat.conversation import Conversation
 from localchat.chat.events import (
     Failed,
-    Finished,
     Loaded,
     LoadEvent,
     Loading,
-    Memory,
-    Prefilling,
-    Reply,
     ReplyEvent,
-    Usage,
-    Wrote,
+    Surveyed,
+    SurveyEvent,
 )
 from localchat.chat.prompt import Prompt
 from localchat.chat.timings import best, keep_timings, read_timings, timings_file
+from localchat.chat.writer import Engine, Wishes, Writer, measured_usage
 from localchat.engine.calibrate import measure
-from localchat.engine.detokenize import Stopper
-from localchat.engine.drafters import build
-from localchat.engine.generate import generate
 from localchat.engine.governor import Governor, Timings
-from localchat.engine.sampling import Picker
 from localchat.engine.target import Target
-from localchat.engine.traffic import settle
-from localchat.engine.types import MAX_WIDTH, Drafter, GenerationStats, Round, StopReason
-from localchat.errors import FitError, GenerationError, LocalchatError, UsageError
-from localchat.models.devices import available_memory
+from localchat.engine.types import MAX_WIDTH
+from localchat.errors import FitError, GenerationError, LocalchatError, ModelError, UsageError
+from localchat.models.devices import survey
 from localchat.models.loader import LoadedModels, load
 from localchat.models.plan import LoadPlan, Mode
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 _log = logging.getLogger(__name__)
 
@@ -54,46 +41,44 @@ _EXACT_COST = 0.10
 """Exact mode is the default where it makes plain decoding less than this much slower."""
 
 
-@dataclass(slots=True)
-class _Engine:
-    """What a load leaves behind."""
-
-    models: LoadedModels
-    prompt: Prompt
-    target: Target
-    draft: Target | None
-    governor: Governor
-    info: Loaded
-    drafters: dict[str, Drafter] = field(default_factory=dict)
-
-    def drafter(self, method: str) -> Drafter:
-        """The drafter of that name; it keeps its memory between replies."""
-        if method not in self.drafters:
-            self.drafters[method] = build(method, self.draft)
-            self.governor.trust(self.drafters[method].priors)
-        return self.drafters[method]
-
-
 class Session:
-    """Implements `Backend` in this process. One reply at a time; `cancel` may come from any thread."""
+    """Implements `Backend` in this process: one job at a time; `cancel` and `accelerate` may come from any thread."""
 
     def __init__(self) -> None:
-        self._engine: _Engine | None = None
-        self._cancel = threading.Event()
+        self._engine: Engine | None = None
+        self._wishes = Wishes()
+
+    @property
+    def alive(self) -> bool:
+        """It lives as long as this process."""
+        return True
+
+    def survey(self, device: str) -> Iterator[SurveyEvent]:
+        """What a device is and has free; ends with `Surveyed` or `Failed`."""
+        try:
+            yield Surveyed(survey(device))
+        except Exception as error:  # noqa: BLE001 - the border: everything becomes an event
+            yield failure(error)
 
     def load(self, plan: LoadPlan) -> Iterator[LoadEvent]:
         """Load, measure, decide on exact or fast; ends with `Loaded` or `Failed`."""
+        self._wishes = Wishes()
+        return self._loading(plan, self._wishes)
+
+    def _loading(self, plan: LoadPlan, wishes: Wishes) -> Iterator[LoadEvent]:
         self.close()
-        self._cancel.clear()
         try:
-            yield from self._load(plan)
+            yield from self._load(plan, wishes)
         except Exception as error:  # noqa: BLE001 - the border: everything becomes an event
             self.close()
             yield failure(error)
 
-    def _load(self, plan: LoadPlan) -> Iterator[LoadEvent]:
-        models = yield from _progress(lambda report: load(plan, report, MAX_WIDTH))
+    def _load(self, plan: LoadPlan, wishes: Wishes) -> Iterator[LoadEvent]:
+        machine = survey(plan.device)
+        plan, memory = replace(plan, device=machine.device), (machine.free, machine.total)
+        models = yield from _progress(lambda report: load(plan, report, MAX_WIDTH, memory), wishes)
         yield Loading("measuring speed")
+        wishes.check()
         context = models.plan.context
         target = Target(models.target_model, context, models.vocab)
         draft = None
@@ -121,46 +106,51 @@ class Session:
             width=width,
             plain_tokens_per_second=1.0 / governor.plain_seconds,
             memory=models.memory,
-            usage=_usage(models, target, draft),
+            usage=measured_usage(models, target, draft),
             findings=models.pairing.findings if models.pairing else (),
             notes=tuple(filter(None, (*models.notes, prompt.note, models.fast_only, _attention_note(target)))),
+            machine=machine,
         )
-        self._engine = _Engine(models, prompt, target, draft, governor, info)
-        yield Loading("ready", 1, 1)
+        wishes.check()
+        self._engine = Engine(models, prompt, target, draft, governor, info)
         yield info
 
     def reply(self, conversation: Conversation, options: ReplyOptions) -> Iterator[ReplyEvent]:
         """Write the next assistant message; ends with `Finished` or `Failed`."""
-        engine = self._engine
-        if engine is None:
-            yield failure(GenerationError("No model is loaded.", "Load one first."))
-            return
-        options = replace(options, stop=(*options.stop, *engine.prompt.stop))
-        try:
-            ids = engine.prompt.encode(conversation)
-        except LocalchatError as error:
-            yield failure(error)
-            return
-        yield from self.complete(ids, options)
+
+        def encoded(prompt: Prompt) -> tuple[Sequence[int], ReplyOptions]:
+            return prompt.encode(conversation), replace(options, stop=(*options.stop, *prompt.stop))
+
+        self._wishes = Wishes(options.accelerate)
+        return self._writing(encoded, self._wishes)
 
     def complete(self, token_ids: Sequence[int], options: ReplyOptions) -> Iterator[ReplyEvent]:
         """Continue raw token ids, without a chat template; the events are those of `reply`."""
-        self._cancel.clear()
+        self._wishes = Wishes(options.accelerate)
+        return self._writing(lambda _: (token_ids, options), self._wishes)
+
+    def _writing(
+        self, encoded: Callable[[Prompt], tuple[Sequence[int], ReplyOptions]], wishes: Wishes
+    ) -> Iterator[ReplyEvent]:
         engine = self._engine
         if engine is None:
             yield failure(GenerationError("No model is loaded.", "Load one first."))
             return
         try:
-            yield from _Writer(engine, list(token_ids), options, self._cancel).write()
+            ids, options = encoded(engine.prompt)
+            yield from Writer(engine, list(ids), options, wishes).write()
         except Exception as error:  # noqa: BLE001 - the border: everything becomes an event
-            for model in filter(None, (engine.target, engine.draft)):
-                model.truncate(0)
-                model.cache.scrub()
+            if not isinstance(error, UsageError | ModelError):
+                engine.scrub()
             yield failure(error)
 
+    def accelerate(self, on: bool) -> None:  # noqa: FBT001
+        """Switch drafting in the running reply from its next round on."""
+        self._wishes.drafting = on
+
     def cancel(self) -> None:
-        """Stop the running reply at its next round or prompt chunk."""
-        self._cancel.set()
+        """Stop a reply at its next round or prompt chunk, loading at its next step."""
+        self._wishes.cancelled = True
 
     def close(self) -> None:
         """Give the memory back."""
@@ -168,110 +158,6 @@ class Session:
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-
-
-class _Writer:
-    """One reply, from token ids to `Finished`."""
-
-    def __init__(self, engine: _Engine, tokens: list[int], options: ReplyOptions, cancelled: threading.Event) -> None:
-        self._engine, self._tokens, self._options, self._cancelled = engine, tokens, options, cancelled
-        self._begun = perf_counter()
-        self._first: float | None = None
-        room = engine.target.context - len(tokens)
-        if not tokens:
-            raise UsageError("The prompt is empty.", "Write something to reply to.")
-        if room <= 0:
-            raise UsageError(
-                f"The prompt has {len(tokens)} tokens; the context holds {engine.target.context}.",
-                "Shorten it, or load with a larger --context.",
-            )
-        method = options.method or engine.info.plan.draft
-        self._method = method if options.accelerate else "off"
-        self._drafter = engine.drafter(self._method)
-        if options.fresh:
-            self._drafter.forget()
-            for model in filter(None, (engine.target, engine.draft)):
-                model.truncate(0)
-        self._stopper = Stopper(
-            engine.prompt.decode, engine.models.eos_ids, options.stop, options.max_tokens or room + 1
-        )
-        self._stats = GenerationStats(prompt_tokens=len(tokens))
-        self._ids: list[int] = []
-        self._origins: list[str] = []
-        self._text: list[str] = []
-
-    def write(self) -> Iterator[ReplyEvent]:
-        reason = yield from self._prefill()
-        if reason is None:
-            reason = yield from self._decode()
-        tail = self._stopper.flush()
-        self._text.append(tail)
-        usage = _usage(self._engine.models, self._engine.target, self._engine.draft)
-        yield Memory(usage)
-        yield Finished(self._reply(reason, usage))
-
-    def _prefill(self) -> Generator[ReplyEvent, None, StopReason | None]:
-        target, spent, total = self._engine.target, 0.0, 0
-        chunks = target.prefill(self._tokens[:-1])
-        while True:
-            begun = perf_counter()
-            progress = next(chunks, None)
-            settle(target.device)
-            spent += perf_counter() - begun
-            if progress is None:
-                break
-            done, total = progress
-            self._stats = replace(self._stats, prefilled=done, prefill_seconds=spent)
-            yield Prefilling(done, total)
-            if self._cancelled.is_set():
-                return StopReason.CANCELLED
-        begun = perf_counter()
-        self._drafter.start(self._tokens, target.prompt_tapped())
-        self._stats = replace(self._stats, prefilled=total, prefill_seconds=spent + perf_counter() - begun)
-        return None
-
-    def _decode(self) -> Generator[ReplyEvent, None, StopReason]:
-        engine, options = self._engine, self._options
-        target = engine.target
-        picker = Picker(options.sampling, self._tokens, target.vocabulary, target.device)
-        engine.governor.begin_reply()
-        rounds = generate(target, self._drafter, self._tokens, picker, self._stopper, engine.governor)
-        for round_ in rounds:
-            self._count(round_)
-            text = self._stopper.take()
-            self._text.append(text)
-            if text and self._first is None:
-                self._first = perf_counter() - self._begun
-            yield Wrote(text, round_)
-            if round_.stop is not None:
-                return round_.stop
-            if self._cancelled.is_set():
-                return StopReason.CANCELLED
-        return StopReason.CANCELLED
-
-    def _count(self, round_: Round) -> None:
-        self._stats = self._stats + round_
-        self._ids += round_.tokens
-        self._origins += round_.origins
-
-    def _reply(self, reason: StopReason, usage: Usage) -> Reply:
-        info = self._engine.info
-        host = self._stats.host_seconds / max(self._stats.rounds, 1)
-        return Reply(
-            text="".join(self._text),
-            token_ids=tuple(self._ids),
-            origins=tuple(self._origins),
-            finish_reason=reason,
-            sampling=self._options.sampling,
-            model=info.model_name,
-            drafter=self._method,
-            accelerated=self._method != "off",
-            exact=info.exact,
-            stats=self._stats,
-            first_token_seconds=self._first if self._first is not None else perf_counter() - self._begun,
-            plain_tokens_per_second=1.0 / (self._engine.governor.plain_seconds + host),
-            usage=usage,
-        )
 
 
 def failure(error: Exception) -> Failed:
@@ -305,24 +191,28 @@ def exact_width(timings: Timings, models: LoadedModels) -> tuple[int, float]:
 
 
 def _progress(
-    work: Callable[[Callable[[str, int, int], None]], LoadedModels],
+    work: Callable[[Callable[[str, int, int], None]], LoadedModels], wishes: Wishes
 ) -> Generator[LoadEvent, None, LoadedModels]:
-    """Run a loader that reports by callback, and yield its reports as they come."""
+    """Run a loader that reports by callback, yield its reports as they come, and end it at a report if so wished."""
     reports: SimpleQueue[Loading | None] = SimpleQueue()
     result: list[LoadedModels] = []
     problem: list[BaseException] = []
 
+    def report(stage: str, done: int, total: int) -> None:
+        wishes.check()
+        reports.put(Loading(stage, done, total))
+
     def run() -> None:
         try:
-            result.append(work(lambda stage, done, total: reports.put(Loading(stage, done, total))))
+            result.append(work(report))
         except BaseException as error:  # noqa: BLE001 - carried to the consumer's thread and raised there
             problem.append(error)
         reports.put(None)
 
     thread = threading.Thread(target=run, name="load", daemon=True)
     thread.start()
-    while (report := reports.get()) is not None:
-        yield report
+    while (step := reports.get()) is not None:
+        yield step
     thread.join()
     if problem:
         raise problem[0]
@@ -339,26 +229,3 @@ def _fingerprint(models: LoadedModels) -> tuple[str, ...]:
 
 def _attention_note(target: Target) -> str:
     return "" if target.packed else "This model uses transformers' own attention: slower than ours, same text."
-
-
-def _usage(models: LoadedModels, target: Target, draft: Target | None) -> Usage:
-    free, total = available_memory(models.plan.device)
-    cuda = models.plan.device.startswith("cuda")
-    return Usage(
-        target=models.target_bytes,
-        draft=models.draft_bytes,
-        target_cache=target.cache.bytes,
-        draft_cache=draft.cache.bytes if draft else 0,
-        process=torch.cuda.memory_reserved(models.plan.device) if cuda else _resident(),
-        device_free=free,
-        device_total=total,
-    )
-
-
-def _resident() -> int:
-    """Resident bytes of this process, 0 where the system does not say."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * 4096
-    except (OSError, ValueError, IndexError):
-        return 0

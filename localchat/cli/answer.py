@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Protocol, Self
 from localchat.cli import output, records
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from localchat.bench.runner import Measured, Pair, Result
     from localchat.chat.events import Event, Loaded, Reply
 
 
@@ -118,3 +121,18 @@ def summary(reply: Reply) -> str:
     parts.append("exact" if reply.exact else "fast")
     parts += [f"seed {reply.sampling.seed}", f"ended by {reply.finish_reason.value}"]
     return " · ".join(parts)
+
+
+def measured(events: Iterable[Measured], progress: output.Progress) -> tuple[list[Pair], list[Result]]:
+    """The pairs and results of a measurement, with its steps shown."""
+    from localchat.bench.runner import Pair, Result, Step
+
+    pairs, results = [], []
+    for event in events:
+        if isinstance(event, Step):
+            progress.show(event.title)
+        elif isinstance(event, Pair):
+            pairs.append(event)
+        elif isinstance(event, Result):
+            results.append(event)
+    return pairs, results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,6 @@ from localchat.cli import answer, engine, options, output
 from localchat.errors import UsageError
 
 if TYPE_CHECKING:
-    from localchat.bench.categories import Form as Forms
     from localchat.bench.categories import Prompt
     from localchat.chat.events import Loaded
 
@@ -47,7 +47,7 @@ def bench(
     json: options.Json = False,
 ) -> None:
     """Measure every way of drafting beside plain decoding. With --json, the last line is one JSON object."""
-    from localchat.bench import compare, report, runner
+    from localchat.bench import compare, comparison, record, report, runner
     from localchat.chat.backend import ReplyOptions
     from localchat.engine.types import Sampling
 
@@ -56,52 +56,30 @@ def bench(
     chosen = ReplyOptions(Sampling(temperature=temperature, seed=seed), max_tokens)
     show = answer.Quiet()
     with show, engine.opened(plan, show) as (backend, loaded):
-        prompts = _prompts(loaded, form, categories)
-        methods = _methods(loaded, drafters or [])
-        within, factor = compare.rounding(loaded.plan.precision.value), runner.plain_factor(loaded)
-        measured = runner.measure(backend, prompts, methods, chosen, repeats, within, factor, show.progress.show)
-        results = list(measured)
-    output.table(report.COLUMNS, [report.row(result) for result in results], report.device(loaded.plan.device))
+        tasks = tuple(prompt.task for prompt in _prompts(loaded, form, categories))
+        trial = runner.Trial(tasks, _methods(loaded, drafters or []), chosen, repeats)
+        results = answer.measured(runner.measure(backend, trial, loaded), show.progress)[1]
+    whole = comparison.comparison(loaded, trial, results, (), time.time())
+    output.table(report.COLUMNS, [report.row(result) for result in results], whole.device)
     if json:
-        how: dict[str, object] = {
-            "temperature": temperature,
-            "seed": seed,
-            "max_tokens": max_tokens,
-            "repeats": repeats,
-        }
-        output.emit(report.record(results, loaded, how))
+        output.emit(record.record(whole))
     if any(result.sameness.verdict is compare.Verdict.DIFFERENT for result in results):
         output.say("Some replies differ by more than rounding can explain. That is a bug; please report it.")
         raise typer.Exit(1)
 
 
 def _prompts(loaded: Loaded, form: str, categories: str) -> tuple[Prompt, ...]:
-    from localchat.bench.categories import KINDS, Form, choose
+    from localchat.bench.categories import KINDS, Form, choose, form_of
 
     if form not in ("auto", *Form):
         raise UsageError(f"There is no form {form!r}.", f"Use auto, {', '.join(Form)}.")
     kinds = tuple(kind.strip() for kind in categories.split(",") if kind.strip()) or KINDS
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise UsageError(f"There is no kind of work {unknown[0]!r}.", f"There are: {', '.join(KINDS)}.")
-    prompts = choose(_own_form(loaded) if form == "auto" else Form(form), kinds)
+    prompts = choose(form_of(loaded.plan.model) if form == "auto" else Form(form), kinds)
     if not prompts:
         raise UsageError("The starter pair knows none of these kinds of work.", "Use --form chat, or other kinds.")
     return prompts
-
-
-def _own_form(loaded: Loaded) -> Forms:
-    """The prompts that suit the loaded model; a GGUF file is taken for a chat model."""
-    from localchat.bench.categories import Form
-    from localchat.models.folders import find_model, read_json
-    from localchat.models.plan import STARTER
-
-    source = find_model(loaded.plan.model)
-    if source.name == STARTER:
-        return Form.GUIDE
-    settings = source.folder / "tokenizer_config.json"
-    told = settings.is_file() and bool(read_json(settings).get("chat_template"))
-    templated = told or bool(source.gguf) or (source.folder / "chat_template.jinja").is_file()
-    return Form.CHAT if templated else Form.COMPLETION
 
 
 def _methods(loaded: Loaded, asked: list[str]) -> tuple[str, ...]:

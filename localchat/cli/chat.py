@@ -36,7 +36,7 @@ def chat(ctx: typer.Context, *, last: bool, resume: int | None, mouse: bool, tru
         from localchat.tui.desk import Desk
         from localchat.tui.host import Host
 
-        opened = open_store(paths.data_dir() / "chats.db")
+        opened = open_store(paths.store_file())
         notices += filter(None, [opened.notice])
         first = _chat_to_open(opened.store, last=last, resume=resume)
         settings = resolved.settings
@@ -69,9 +69,12 @@ def _settings(ctx: typer.Context) -> tuple[File, Resolved, list[str]]:
 
 def _chat_to_open(store: Store, *, last: bool, resume: int | None) -> int | None:
     if resume is not None:
-        if not any(known.id == resume for known in store.chats()):
-            raise UsageError(f"There is no chat {resume}.", "localchat chats list shows what there is.")
-        return resume
+        from localchat.chat.store import MissingError
+
+        try:
+            return store.chat(resume).id
+        except MissingError:
+            raise UsageError(f"There is no chat {resume}.", "localchat chats list shows what there is.") from None
     latest = store.latest()
     if latest is not None and (last or store.interrupted(latest.id)):
         return latest.id

@@ -47,19 +47,18 @@ def compare(
     json: options.Json = False,
 ) -> None:
     """Write one reply plain and accelerated, and show the difference in speed (and that there is none in text)."""
-    from localchat.bench import compare as comparing
     from localchat.bench import runner
     from localchat.chat.conversation import Conversation
 
     settings = options.resolve(ctx).settings
     plan = options.load_plan(settings, trust_remote_code=trust_remote_code)
-    conversation = Conversation.begin(settings.system).user(prompt.read(words or (), file or ()))
+    task = runner.Task("the prompt", Conversation.begin(settings.system).user(prompt.read(words or (), file or ())))
     show = answer.Quiet()
     with show, engine.opened(plan, show) as (backend, loaded):
-        within = comparing.rounding(loaded.plan.precision.value)
-        chosen = options.reply_options(settings)
-        pairs = runner.race(backend, conversation, loaded.plan.draft, chosen, repeats, within, show.progress.show)
-    speedup = runner.Spread.of([pair.speedup / runner.plain_factor(loaded) for pair in pairs])
+        trial = runner.Trial((task,), (loaded.plan.draft,), options.reply_options(settings), repeats)
+        pairs, results = answer.measured(runner.measure(backend, trial, loaded), show.progress)
+    pairs = [pair for pair in pairs if pair.method == loaded.plan.draft]
+    speedup = results[-1].speedup
     if json:
         output.emit(_record(loaded, pairs, speedup))
     else:
@@ -71,6 +70,8 @@ def _middle(pairs: list[Pair]) -> Pair:
 
 
 def _table(loaded: Loaded, pairs: list[Pair], speedup: Spread) -> None:
+    from localchat.bench.compare import sentence
+
     pair = _middle(pairs)
     plain, fast = pair.plain.reply, pair.run.reply
     sides = (plain, fast)
@@ -87,20 +88,8 @@ def _table(loaded: Loaded, pairs: list[Pair], speedup: Spread) -> None:
     output.line(fast.text)
     output.table(("", ">plain", f">{fast.drafter}"), rows, f"{loaded.model_name}, seed {fast.sampling.seed}")
     spread = f" ({speedup.low:.2f}-{speedup.high:.2f} in {len(pairs)} runs)" if len(pairs) > 1 else ""
-    output.line(f"{speedup.median:.2f}× the speed of plain decoding{spread}. {sentence(pair)}")
-
-
-def sentence(pair: Pair) -> str:
-    """Whether the texts are the same, in words."""
-    same = pair.sameness
-    if same.position is None:
-        return f"The texts are the same, token for token ({pair.run.reply.stats.tokens})."
-    texts = (pair.plain.reply.text, pair.run.reply.text)
-    at = next((i for i, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
-    where = f"The texts part at token {same.position}, after {texts[0][max(0, at - 30) : at]!r}"
-    margin = f"the two best tokens were {same.margin:.2g} apart"
-    reason = "within rounding; --exact rules that out" if same.value == "tie" else "more than rounding explains: a bug"
-    return f"{where}: {margin}, {reason}."
+    words = sentence(pair.sameness, plain.text, fast.text, fast.stats.tokens)
+    output.line(f"{speedup.median:.2f}× the speed of plain decoding{spread}. {words}")
 
 
 def _record(loaded: Loaded, pairs: list[Pair], speedup: Spread) -> dict[str, object]:

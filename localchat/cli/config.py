@@ -13,6 +13,7 @@ import typer
 from localchat import config, paths
 from localchat.cli import interrupt, options, output
 from localchat.errors import UsageError
+from localchat.tui import keymap
 
 app = typer.Typer(help="The settings: where they are and what they are.", no_args_is_help=True)
 
@@ -40,10 +41,15 @@ def validate(
     file: Annotated[Path | None, typer.Argument(help="A config file; yours if left out.")] = None,
     json: options.Json = False,
 ) -> None:
-    """Check a config file."""
+    """Check a config file, the keys of the screen too. Exit code 2 if it is broken."""
     if file is not None and not file.is_file():
         raise UsageError(f"There is no file {file}.", "Check the path.")
     found = config.read(file or paths.config_file())
+    if problems := keymap.warnings(found.keys):
+        raise UsageError(
+            f"{found.path}: {' '.join(problems)}",
+            "The screen starts all the same; F1 lists the actions and their keys.",
+        )
     if json:
         profiles = [name for name, _ in found.profiles]
         output.emit({"path": str(found.path), "valid": True, "keys": len(found.values), "profiles": profiles})

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from pathlib import PurePath
 from time import monotonic
 from typing import ClassVar
 
 from textual import work
 from textual.app import App
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
+from textual.command import Provider
 from textual.screen import Screen
 
 from localchat.models.plan import LoadPlan
 from localchat.tui import theme
 from localchat.tui.desk import Desk
 from localchat.tui.host import FRAME
-from localchat.tui.keymap import apply
+from localchat.tui.keymap import OFF, apply, spelled
 from localchat.tui.keys import bindings
 from localchat.tui.screens.chat import ChatScreen
 
@@ -27,11 +29,18 @@ _TWICE = 2.0
 """Seconds within which a second ctrl+c quits."""
 
 
+def _everything() -> type[Provider]:
+    from localchat.tui.commands import Everything
+
+    return Everything
+
+
 class LocalChat(App[None]):
     """`localchat`."""
 
     TITLE = "localchat"
-    CSS_PATH = "localchat.tcss"
+    CSS_PATH: ClassVar[list[str | PurePath]] = ["look.tcss", "localchat.tcss"]
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_everything}
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = ""
     PAUSE_GC_ON_SCROLL = True
@@ -51,15 +60,12 @@ class LocalChat(App[None]):
         super().__init__()
         self.desk = desk
         self._first_start = first_start
-        self._notices = notices
+        self._notices = (*notices, *theme.register_all(self, desk.resolved.settings.theme))
         self._interrupted = -_TWICE
         self._chat = ChatScreen(desk, chat)
 
     def on_mount(self) -> None:
-        """Look, keys, and the first screen; whatever takes time comes after the first frame."""
-        for problem in theme.register_all(self):
-            self.notify(problem, severity="warning", markup=False)
-        theme.choose(self, self.desk.resolved.settings.theme)
+        """The first screen; whatever takes time comes after the first frame."""
         self.push_screen(self._chat)
         self.call_after_refresh(self._begin)
 
@@ -93,6 +99,10 @@ class LocalChat(App[None]):
         for name in ("SIGTERM", "SIGHUP"):
             if number := getattr(signal, name, None):
                 loop.add_signal_handler(number, self.exit)
+
+    def get_key_display(self, binding: Binding) -> str:
+        """Keys as people write them."""
+        return "" if binding.key == OFF else spelled(binding.key)
 
     def action_help(self) -> None:
         """Help for what has the focus."""

@@ -165,6 +165,13 @@ class Talk:
         """A reply's tokens and rounds, if they were kept."""
         return self._store.written(node.id)
 
+    def settle(self) -> bool:
+        """Take what a crash cut off for a stopped reply; True if there was such a thing."""
+        cut = self._store.interrupted(self.chat.id) if self.chat else []
+        for node in cut:
+            self._store.keep(node.id, node.text, State.STOPPED)
+        return bool(cut)
+
     def stop(self) -> bool:
         """Stop the reply; False if there is none."""
         if self.writing is None or self.writing.job is None:
@@ -234,7 +241,7 @@ class Talk:
             failed = Failed("engine", f"The reply could not be written: {error}", "Try again; the log has the details.")
         node = self._store.node(writing.node.id)
         if not node.text and writing.reply is None:
-            self._store.show(node.chat, node.parent)
+            self._store.remove(node.id)
         self._reread()
         self._view.ended(node, failed)
 

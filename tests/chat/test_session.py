@@ -10,7 +10,7 @@ import pytest
 
 from localchat.chat.backend import ReplyOptions
 from localchat.chat.conversation import Conversation
-from localchat.chat.events import Failed, Finished, Loaded, Prefilling, Reply, ReplyEvent, Wrote
+from localchat.chat.events import Failed, Finished, Loaded, Loading, Prefilling, Reply, ReplyEvent, Surveyed, Wrote
 from localchat.chat.session import Session
 from localchat.engine.types import Sampling, StopReason
 from localchat.models.plan import LoadPlan, Mode
@@ -190,3 +190,65 @@ def test_a_chat_of_three_turns_is_the_same_with_and_without_drafts(session: Sess
             talk = talk.assistant(reply.text).user(question)
         texts.append(said)
     assert texts[0] == texts[1]
+
+
+def test_switching_at_any_round_changes_no_text(session: Session) -> None:
+    """Guards the switch in mid-reply: same tokens, and rounds draft or not as the switch said before them."""
+    options = ReplyOptions(Sampling(temperature=0.8, seed=4), max_tokens=48, fresh=True)
+    plain, _ = finish(session.reply(QUESTION, replace(options, method="off")))
+    for begins, at in ((True, 2), (False, 2), (True, 0), (False, 5)):
+        heard: list[Wrote] = []
+        events = session.reply(QUESTION, replace(options, accelerate=begins))
+        reply = None
+        for event in events:
+            if isinstance(event, Wrote):
+                heard.append(event)
+            if len(heard) == at:
+                session.accelerate(not begins)
+            reply = event.reply if isinstance(event, Finished) else None
+        assert reply is not None
+        assert reply.token_ids == plain.token_ids
+        off = heard[:at] if not begins else heard[at:]
+        assert all(event.round.decision.reason == "switched off" and not event.round.drafted for event in off)
+        assert any(event.round.drafted for event in heard) == reply.accelerated
+        assert reply.drafter == ("mixed" if reply.accelerated else "off")
+
+
+def test_cancel_before_the_first_event_counts(session: Session) -> None:
+    """Guards an Esc between asking for a reply and hearing of it; an older one must not stop a new reply."""
+    events = session.reply(QUESTION, SHORT)
+    session.cancel()
+    reply, _ = finish(events)
+    assert reply.finish_reason is StopReason.CANCELLED
+    assert reply.stats.rounds == 0
+    again, _ = finish(session.reply(QUESTION, SHORT))
+    assert again.finish_reason is not StopReason.CANCELLED
+
+
+def test_cancel_while_loading(home: Path) -> None:
+    """Guards Esc while loading in this process: said as what it is, and nothing is half loaded."""
+    session = Session()
+    events = session.load(LoadPlan(context=512))
+    assert any(isinstance(event, Loading) and "target" in event.stage for event in events)
+    session.cancel()
+    last = list(events)[-1]
+    assert isinstance(last, Failed)
+    assert last.kind == "cancelled"
+    assert isinstance(list(session.reply(QUESTION, SHORT))[-1], Failed)
+
+
+def test_pieces_are_the_tokens_as_text(session: Session) -> None:
+    """Guards the token strip: one piece per token, rejected ones too, and together they are the reply."""
+    reply, events = finish(session.reply(QUESTION, replace(SHORT, max_tokens=60)))
+    heard = [event for event in events if isinstance(event, Wrote)]
+    assert all(len(event.pieces) == len(event.round.tokens) for event in heard)
+    assert all(len(event.rejected) == len(event.round.rejected) for event in heard)
+    assert "".join(piece for event in heard for piece in event.pieces) == reply.text
+
+
+def test_the_machine_is_told(session: Session) -> None:
+    """Guards the settings page: device, name and free memory, before and after loading; no such device is said."""
+    surveyed, refused = list(session.survey("cpu"))[-1], list(session.survey("toaster"))[-1]
+    assert isinstance(surveyed, Surveyed)
+    assert "cpu (" in surveyed.machine.title
+    assert isinstance(refused, Failed)

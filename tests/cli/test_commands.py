@@ -15,11 +15,12 @@ from tests.cli.conftest import Run, write_config
 from tests.support.backend import Scripted
 
 
-def test_no_command_points_to_ask(run: Run) -> None:
-    """Guards against a bare command that fails before the screen exists."""
+def test_no_command_needs_a_terminal(run: Run) -> None:
+    """Guards scripts and pipes: no escape codes and no hang, but the command that suits them."""
     result = run()
-    assert result.exit_code == 0
-    assert "localchat ask" in result.stdout
+    assert result.exit_code == 2
+    assert "localchat ask" in result.stderr
+    assert not result.stdout
 
 
 def test_version(run: Run) -> None:

@@ -95,3 +95,18 @@ async def test_start_page_lists_what_it_cannot_measure(new: Desk, tmp_path: Path
         await pilot.press("end", "enter")
         await wait_until(pilot, lambda: bool(app.ended))
         assert app.ended[0] == LoadPlan(model=str(tmp_path / "mystery.gguf"))
+
+
+async def test_start_page_when_looking_fails(new: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a page without a way on: whatever goes wrong while looking, the guide is offered."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no disk")
+
+    monkeypatch.setattr("localchat.tui.screens.start.find", fail)
+    app = Stage(new, StartScreen(new))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await wait_until(pilot, lambda: "no disk" in app.words("told") and "The built-in guide" in screen_text(app))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: bool(app.ended))
+        assert app.ended[0] == LoadPlan(model=STARTER)

@@ -13,7 +13,7 @@ from textual.widgets import Footer, Static
 
 from localchat.chat.conversation import Role
 from localchat.chat.events import Failed, ReplyEvent, Wrote
-from localchat.chat.store import Chat, Node, StoreError, Totals
+from localchat.chat.store import Node, StoreError, Totals
 from localchat.tui.desk import Desk
 from localchat.tui.keys import bindings
 from localchat.tui.screens.engine_view import EngineView
@@ -31,6 +31,7 @@ from localchat.tui.widgets.turn import Turn
 from localchat.tui.widgets.welcome import Welcome
 
 NARROW, WIDE = 100, 150
+_GO_ON = "alt+k goes on with it."
 
 
 class ChatScreen(EngineView, MessageActions):
@@ -112,12 +113,14 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
             return
         self._keep_draft(self.composer.value)
         self.talk.open(chat)
+        cut_off = self.talk.settle()
         if node is not None:
             self.talk.go_to(node)
         await self.show_branch()
         if self.talk.chat:
             self.composer.load_text(self.talk.draft)
-            self._offer_interrupted(self.talk.chat)
+            if cut_off:
+                self.banner.tell("The last reply was cut off when localchat ended; what was written is here.", _GO_ON)
         self._settle()
         self.composer.focus()
 
@@ -148,12 +151,6 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         self.talk.new()
         await self.show_branch()
         self.composer.load_text(self.desk.store.value("draft"))
-
-    def _offer_interrupted(self, chat: Chat) -> None:
-        if self.desk.store.interrupted(chat.id):
-            self.banner.tell(
-                "The last reply was cut off when localchat ended; what was written is here.", "alt+k goes on with it."
-            )
 
     async def action_new_chat(self) -> None:
         """Begin a new chat."""

@@ -36,7 +36,6 @@ class EngineView(Screen[None]):
     def load(self, plan: LoadPlan) -> None:
         """Load a plan; the chat can be used meanwhile."""
         self.desk.plan, self.desk.loaded = plan, None
-        self.banner.dismiss()
         self.desk.host.run(lambda backend: backend.load(plan), self._loading, self._load_ended)
 
     def _loading(self, events: tuple[Event, ...]) -> None:
@@ -63,6 +62,7 @@ class EngineView(Screen[None]):
     def action_restart(self) -> None:
         """Start the engine again."""
         if not self.desk.host.busy:
+            self.banner.dismiss()
             self.load(self.desk.plan)
 
     def watch_engine(self) -> None:

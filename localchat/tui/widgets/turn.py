@@ -9,12 +9,13 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Markdown, Static
+from textual.widgets import Static
 
 from localchat.chat.conversation import Role
 from localchat.chat.store import Node, State
 from localchat.sanitize import clean
 from localchat.tui.thinking import split
+from localchat.tui.widgets.reply_text import ReplyText
 from localchat.tui.widgets.thought import Thought
 
 _MOST = 60_000
@@ -53,10 +54,9 @@ tokens were accepted, and the seed. The same seed gives the same text again, wit
         self._text = ""
         self._shown = 0
         self._thought = Thought()
-        self._body: Markdown | Static = (
-            Markdown("", open_links=False) if node.role is Role.ASSISTANT else Static("", markup=False)
+        self._body: ReplyText | Static = (
+            ReplyText() if node.role is Role.ASSISTANT else Static("", markup=False, classes="body")
         )
-        self._body.add_class("body")
         self._foot = Static("", markup=False, classes="foot")
 
     @property
@@ -108,7 +108,7 @@ tokens were accepted, and the seed. The same seed gives the same text again, wit
 
     async def write(self, text: str) -> None:
         """More of the reply. Markdown grows only from nothing: what is appended to other content may be torn apart."""
-        if not text or not isinstance(self._body, Markdown):
+        if not text or not isinstance(self._body, ReplyText):
             return
         self._text += text
         parts = split(self._text)
