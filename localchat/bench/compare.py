@@ -64,3 +64,29 @@ def sameness(plain: Run, other: Run, within: float) -> Sameness:
         return Sameness(Verdict.SAME)
     margin = plain.margin_at(position)
     return Sameness(Verdict.TIE if margin <= within else Verdict.DIFFERENT, position, margin)
+
+
+def parting(left: str, right: str) -> int | None:
+    """Index of the first character that differs (the shorter length if one is the other's beginning), or None."""
+    if left == right:
+        return None
+    return next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+
+
+def sentence(same: Sameness, plain: str, other: str, tokens: int) -> str:
+    """Whether two texts are the same, in words.
+
+    Args:
+        same: the verdict on their tokens.
+        plain: the plain text.
+        other: the other text.
+        tokens: how many the other one has.
+    """
+    if same.position is None:
+        return f"The texts are the same, token for token ({tokens})."
+    at = parting(plain, other) or 0
+    where = f"The texts part at token {same.position}, after {plain[max(0, at - 20) : at]!r}"
+    margin = "" if same.margin is None else f": the two best tokens were {same.margin:.2g} apart"
+    tie = same.verdict is Verdict.TIE
+    reason = "within rounding; --exact rules that out" if tie else "more than rounding explains: a bug"
+    return f"{where}{margin}, {reason}."

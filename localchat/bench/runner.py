@@ -1,25 +1,78 @@
-"""Measures a backend: each way of drafting beside plain decoding, prompt by prompt, in one run.
+"""Measures a backend: each way of drafting beside plain decoding, task by task, in one run.
 
 Speeds drift while a machine warms up or others use it, so a ratio is only ever taken between neighbours: every repeat
-of a prompt runs plain and all drafters one after the other, in a rotated order.
+of a task runs plain and all drafters one after the other, in a rotated order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from localchat.bench.categories import Prompt
-from localchat.bench.compare import Sameness, Verdict, sameness
-from localchat.bench.hear import Run, reply
+from localchat.bench.compare import Sameness, Verdict, rounding, sameness
+from localchat.bench.hear import Run, replying
 from localchat.chat.backend import Backend, ReplyOptions
 from localchat.chat.conversation import Conversation
-from localchat.chat.events import Loaded
+from localchat.chat.events import Loaded, ReplyEvent
 from localchat.engine.types import GenerationStats
 
 OFF = "off"
 WARM_UP_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One thing to ask; tasks of one kind are summed up together."""
+
+    kind: str
+    conversation: Conversation
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What is measured, and how."""
+
+    tasks: tuple[Task, ...]
+    """In the order of their kinds, at least one."""
+    drafters: tuple[str, ...]
+    """What to measure beside plain."""
+    options: ReplyOptions
+    """The same for every reply."""
+    repeats: int = 1
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """All that is measured, plain first, nothing twice."""
+        return tuple(dict.fromkeys((OFF, *self.drafters)))
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of its tasks, in order."""
+        return tuple(dict.fromkeys(task.kind for task in self.tasks))
+
+    @property
+    def replies(self) -> int:
+        """How many replies are measured, the warm-up left out."""
+        return len(self.tasks) * len(self.methods) * self.repeats
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A reply begins. Before the first one, `kind` is empty: the warm-up."""
+
+    kind: str
+    method: str
+    repeat: int
+    """From 1."""
+    done: int
+    """Replies finished so far."""
+    trial: Trial
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.kind}, {self.repeat} of {self.trial.repeats}" if self.kind else "Warming up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +90,30 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """A reply and the plain one that was written next to it."""
+
+    task: Task
+    method: str
+    plain: Run
+    run: Run
+    sameness: Sameness
+
+    @property
+    def speedup(self) -> float:
+        """Decoding speed against the plain reply."""
+        base = self.plain.reply.stats.tokens_per_second
+        return self.run.reply.stats.tokens_per_second / base if base else 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
-    """One drafter on one kind of prompts, all repeats together."""
+    """One drafter on one kind of tasks, all repeats together."""
 
     category: str
     drafter: str
+    runs: int
+    """Replies measured."""
     tokens: int
     tokens_per_second: Spread
     speedup: Spread
@@ -59,19 +131,7 @@ class Result:
     peak_memory_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A reply and the plain one that was written next to it."""
-
-    plain: Run
-    run: Run
-    sameness: Sameness
-
-    @property
-    def speedup(self) -> float:
-        """Decoding speed against the plain reply."""
-        base = self.plain.reply.stats.tokens_per_second
-        return self.run.reply.stats.tokens_per_second / base if base else 1.0
+Measured = Step | ReplyEvent | Pair | Result
 
 
 def using(options: ReplyOptions, method: str) -> ReplyOptions:
@@ -84,75 +144,60 @@ def plain_factor(loaded: Loaded) -> float:
     return 1.0 + max(0.0, loaded.exact_cost) if loaded.exact else 1.0
 
 
-def warm_up(backend: Backend, conversation: Conversation, methods: Sequence[str], options: ReplyOptions) -> None:
-    """A few tokens by each method, so that no measured reply pays for what is done only once."""
-    for method in methods:
-        reply(backend, conversation, replace(using(options, method), max_tokens=WARM_UP_TOKENS))
+def _warm_up(backend: Backend, trial: Trial) -> Generator[Measured, None, bool]:
+    """A few tokens by each method, so that no measured reply pays for what is done only once; False: cancelled."""
+    yield Step("", OFF, 0, 0, trial)
+    for method in trial.methods:
+        options = replace(using(trial.options, method), max_tokens=WARM_UP_TOKENS)
+        run = yield from replying(backend, trial.tasks[0].conversation, options)
+        if run.cancelled:
+            return False
+    return True
 
 
-def race(
-    backend: Backend,
-    conversation: Conversation,
-    method: str,
-    options: ReplyOptions,
-    repeats: int,
-    within: float,
-    show: Callable[[str], None],
-) -> list[Pair]:
-    """The same reply plain and by one method, as often as asked, after a warm-up.
+def measure(backend: Backend, trial: Trial, loaded: Loaded) -> Iterator[Measured]:
+    """All that happens, as it happens: steps, the events of each reply, pairs, and the results of a kind, plain first.
 
-    Raises:
-        LocalchatError: the backend failed.
-    """
-    show("Warming up")
-    warm_up(backend, conversation, (OFF, method), options)
-    pairs = []
-    for repeat in range(repeats):
-        show(f"Run {repeat + 1} of {repeats}")
-        runs = _side_by_side(backend, conversation, _rotated((OFF, method), repeat), options, within)
-        pairs.append(runs[method])
-    return pairs
-
-
-def measure(
-    backend: Backend,
-    prompts: Sequence[Prompt],
-    drafters: Sequence[str],
-    options: ReplyOptions,
-    repeats: int,
-    within: float,
-    factor: float,
-    show: Callable[[str], None],
-) -> Iterator[Result]:
-    """Results kind by kind, plain first.
+    Ends early, without the results of the kind it was at, when a reply is cancelled.
 
     Args:
         backend: loaded with everything that the drafters need.
-        prompts: in the order of their kinds.
-        drafters: what to measure beside plain.
-        options: the same for every reply.
-        repeats: of every prompt, at least 1.
-        within: the gap between two logits that rounding can close (see compare.rounding).
-        factor: see plain_factor.
-        show: is told what runs.
+        trial: what to measure.
+        loaded: what the backend said when it had loaded.
 
     Raises:
         LocalchatError: the backend failed.
     """
-    methods = (OFF, *drafters)
-    show("Warming up")
-    warm_up(backend, Conversation().user(prompts[0].text), methods, options)
-    for kind in dict.fromkeys(prompt.kind for prompt in prompts):
-        pairs: dict[str, list[Pair]] = {method: [] for method in methods}
-        for repeat in range(repeats):
-            for prompt in (prompt for prompt in prompts if prompt.kind == kind):
-                conversation = Conversation().user(prompt.text)
-                show(f"{kind}, {repeat + 1} of {repeats}")
-                runs = _side_by_side(backend, conversation, _rotated(methods, repeat), options, within)
-                for method, pair in runs.items():
-                    pairs[method].append(pair)
-        for method in methods:
-            yield _result(kind, method, pairs[method], factor)
+    if not (yield from _warm_up(backend, trial)):
+        return
+    within, done = rounding(loaded.plan.precision.value), 0
+    for kind in trial.kinds:
+        pairs: list[Pair] = []
+        for repeat in range(trial.repeats):
+            for task in (task for task in trial.tasks if task.kind == kind):
+                runs = yield from _side_by_side(backend, task, trial, repeat, done)
+                if len(runs) < len(trial.methods):
+                    return
+                done += len(runs)
+                plain = runs[OFF]
+                new = [Pair(task, name, plain, run, sameness(plain, run, within)) for name, run in runs.items()]
+                yield from new
+                pairs += new
+        for method in trial.methods:
+            yield summary([pair for pair in pairs if pair.method == method], plain_factor(loaded))
+
+
+def _side_by_side(
+    backend: Backend, task: Task, trial: Trial, repeat: int, done: int
+) -> Generator[Measured, None, dict[str, Run]]:
+    runs: dict[str, Run] = {}
+    for method in _rotated(trial.methods, repeat):
+        yield Step(task.kind, method, repeat + 1, done + len(runs), trial)
+        run = yield from replying(backend, task.conversation, using(trial.options, method))
+        if run.cancelled:
+            break
+        runs[method] = run
+    return runs
 
 
 def _rotated(methods: Sequence[str], by: int) -> tuple[str, ...]:
@@ -160,21 +205,13 @@ def _rotated(methods: Sequence[str], by: int) -> tuple[str, ...]:
     return (*methods[by:], *methods[:by])
 
 
-def _side_by_side(
-    backend: Backend,
-    conversation: Conversation,
-    methods: Sequence[str],
-    options: ReplyOptions,
-    within: float,
-) -> dict[str, Pair]:
-    runs: dict[str, Run] = {}
-    for method in methods:
-        runs[method] = reply(backend, conversation, using(options, method))
-    plain = runs[OFF]
-    return {method: Pair(plain, run, sameness(plain, run, within)) for method, run in runs.items()}
+def summary(pairs: Sequence[Pair], factor: float) -> Result:
+    """What the pairs of one kind and one method come to.
 
-
-def _result(kind: str, method: str, pairs: Sequence[Pair], factor: float) -> Result:
+    Args:
+        pairs: at least one.
+        factor: see plain_factor.
+    """
     runs = [pair.run for pair in pairs]
     stats = [run.reply.stats for run in runs]
     total = GenerationStats()
@@ -182,8 +219,9 @@ def _result(kind: str, method: str, pairs: Sequence[Pair], factor: float) -> Res
         total = total + round_
     seconds = total.decode_seconds or 1.0
     return Result(
-        category=kind,
-        drafter=method,
+        category=pairs[0].task.kind,
+        drafter=pairs[0].method,
+        runs=len(pairs),
         tokens=total.tokens,
         tokens_per_second=Spread.of([item.tokens_per_second for item in stats]),
         speedup=Spread.of([pair.speedup / factor for pair in pairs]),

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
+from typing import NamedTuple
 
 import torch
 
@@ -18,12 +19,14 @@ from localchat.chat.events import (
     Loaded,
     LoadEvent,
     Loading,
+    Prefilling,
     ReplyEvent,
     Surveyed,
     SurveyEvent,
 )
 from localchat.chat.prompt import Prompt
 from localchat.chat.timings import best, keep_timings, read_timings, timings_file
+from localchat.chat.trim import trimmed
 from localchat.chat.writer import Engine, Wishes, Writer, measured_usage
 from localchat.engine.calibrate import measure
 from localchat.engine.governor import Governor, Timings
@@ -39,6 +42,15 @@ _log = logging.getLogger(__name__)
 EXACT_WIDTHS = (16, 8, 6, 4)
 _EXACT_COST = 0.10
 """Exact mode is the default where it makes plain decoding less than this much slower."""
+
+
+class Asked(NamedTuple):
+    """A prompt as the model gets it."""
+
+    ids: Sequence[int]
+    cut: int
+    """Messages left out of it."""
+    options: ReplyOptions
 
 
 class Session:
@@ -118,8 +130,13 @@ class Session:
     def reply(self, conversation: Conversation, options: ReplyOptions) -> Iterator[ReplyEvent]:
         """Write the next assistant message; ends with `Finished` or `Failed`."""
 
-        def encoded(prompt: Prompt) -> tuple[Sequence[int], ReplyOptions]:
-            return prompt.encode(conversation), replace(options, stop=(*options.stop, *prompt.stop))
+        def encoded(engine: Engine) -> Asked:
+            prompt = engine.prompt
+            asked = replace(options, stop=(*options.stop, *prompt.stop))
+            if not options.trim:
+                return Asked(prompt.encode(conversation), 0, asked)
+            context = engine.target.context
+            return Asked(*trimmed(conversation, prompt.encode, context - context // 4, context // 4), asked)
 
         self._wishes = Wishes(options.accelerate)
         return self._writing(encoded, self._wishes)
@@ -127,18 +144,18 @@ class Session:
     def complete(self, token_ids: Sequence[int], options: ReplyOptions) -> Iterator[ReplyEvent]:
         """Continue raw token ids, without a chat template; the events are those of `reply`."""
         self._wishes = Wishes(options.accelerate)
-        return self._writing(lambda _: (token_ids, options), self._wishes)
+        return self._writing(lambda _: Asked(token_ids, 0, options), self._wishes)
 
-    def _writing(
-        self, encoded: Callable[[Prompt], tuple[Sequence[int], ReplyOptions]], wishes: Wishes
-    ) -> Iterator[ReplyEvent]:
+    def _writing(self, encoded: Callable[[Engine], Asked], wishes: Wishes) -> Iterator[ReplyEvent]:
         engine = self._engine
         if engine is None:
             yield failure(GenerationError("No model is loaded.", "Load one first."))
             return
         try:
-            ids, options = encoded(engine.prompt)
-            yield from Writer(engine, list(ids), options, wishes).write()
+            asked = encoded(engine)
+            if asked.cut:
+                yield Prefilling(0, len(asked.ids), asked.cut)
+            yield from Writer(engine, list(asked.ids), asked.options, wishes).write()
         except Exception as error:  # noqa: BLE001 - the border: everything becomes an event
             if not isinstance(error, UsageError | ModelError):
                 engine.scrub()

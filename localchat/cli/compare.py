@@ -65,14 +65,11 @@ def compare(
         _table(loaded, pairs, speedup)
 
 
-def _middle(pairs: list[Pair]) -> Pair:
-    return sorted(pairs, key=lambda pair: pair.speedup)[len(pairs) // 2]
-
-
 def _table(loaded: Loaded, pairs: list[Pair], speedup: Spread) -> None:
     from localchat.bench.compare import sentence
+    from localchat.bench.comparison import telling
 
-    pair = _middle(pairs)
+    pair = telling(pairs)
     plain, fast = pair.plain.reply, pair.run.reply
     sides = (plain, fast)
     rows = [
@@ -93,7 +90,9 @@ def _table(loaded: Loaded, pairs: list[Pair], speedup: Spread) -> None:
 
 
 def _record(loaded: Loaded, pairs: list[Pair], speedup: Spread) -> dict[str, object]:
-    pair = _middle(pairs)
+    from localchat.bench.comparison import telling
+
+    pair = telling(pairs)
     return {
         "model": loaded.model_name,
         "drafter": pair.run.reply.drafter,

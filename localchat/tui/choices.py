@@ -167,7 +167,7 @@ def beside(loaded: Loaded) -> str:
         ("draft", memory.draft, usage.draft),
         ("its cache", memory.draft_cache, usage.draft_cache),
     )
-    shown = [f"{name} {size(plan)} → {size(real)}" for name, plan, real in pairs if plan or real]
+    shown = [f"{name} {gib(plan)} → {gib(real)}" for name, plan, real in pairs if plan or real]
     return f"Planned → measured: {', '.join(shown)}."
 
 

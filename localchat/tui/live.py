@@ -264,6 +264,11 @@ class Live:
         return self.stats.tokens / plain - self.stats.decode_seconds if plain and self.drafted else 0.0
 
     @property
+    def context_used(self) -> int:
+        """Tokens of the context that this chat takes, as of the last reply; 0 where there was none."""
+        return self.stats.prompt_tokens + self.stats.tokens if self.reply else 0
+
+    @property
     def saved(self) -> float:
         """Seconds saved in this chat."""
         return self.saved_before + self.saved_now

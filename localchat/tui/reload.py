@@ -71,9 +71,7 @@ class Reload:
 
     def start(self, plan: LoadPlan) -> None:
         """Load a plan; what is loaded now is what to return to."""
-        before = self._desk.loaded.plan if self._desk.loaded else None
-        # It did fit: that other programs have taken a little since is no reason to end with nothing.
-        self._before = replace(before, force=True) if before else None
+        self._before = self._desk.loaded.plan if self._desk.loaded else None
         self._wanted, self._failed = plan, None
         self._load(plan)
 
@@ -84,6 +82,8 @@ class Reload:
 
     def _load(self, plan: LoadPlan) -> None:
         self._now, self._last, self._began = plan, None, monotonic()
+        if self.returning:  # it did fit: that other programs took a little since is no reason to end with nothing
+            plan = replace(plan, force=True)
         self._desk.plan, self._desk.loaded = plan, None
         self._job = self._desk.host.run(lambda backend: backend.load(plan), self._hear, self._end)
 
@@ -97,7 +97,7 @@ class Reload:
         last, dropped = self._last, self._job is not None and self._job.dropped
         self._job = None
         if isinstance(last, Loaded):
-            plan = replace(last.plan, force=False)
+            plan = replace(last.plan, force=self._now.force)
             self._desk.plan, self._desk.loaded = plan, replace(last, plan=plan)
             self._ended(Outcome(self._wanted, self._desk.loaded, self._failed, self.seconds))
             return

@@ -161,6 +161,12 @@ class Talk:
         versions = self._store.versions(node.id)
         return (versions.index(node.id) + 1 if node.id in versions else 1), max(1, len(versions))
 
+    def context_used(self) -> int:
+        """Tokens of the context that the branch takes, by its last reply; 0 where that is not known."""
+        last = next((node for node in reversed(self.shown(2)) if node.role is Role.ASSISTANT), None)
+        written = self.written(last) if last else None
+        return written.reply.stats.prompt_tokens + written.reply.stats.tokens if written else 0
+
     def written(self, node: Node) -> Written | None:
         """A reply's tokens and rounds, if they were kept."""
         return self._store.written(node.id)

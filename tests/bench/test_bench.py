@@ -14,6 +14,7 @@ from localchat.chat.conversation import Conversation
 from localchat.chat.events import Failed
 from localchat.engine.types import Sampling
 from localchat.errors import FitError
+from localchat.models.plan import LoadPlan
 from tests.support.backend import Scripted
 
 OPTIONS = ReplyOptions(Sampling(seed=1))
@@ -50,8 +51,11 @@ def test_sameness() -> None:
     assert (parted.value, parted.position, parted.margin) == (False, 6, 1.0)
     close = a_run(margin=0.01)
     assert compare.sameness(close, a_run("Drafts are gifts."), 0.1).value == "tie"
-    rounds = tuple(replace(round_, margin=0.01 if index == 3 else 1.0) for index, round_ in enumerate(plain.rounds))
-    assert compare.sameness(replace(plain, rounds=rounds), a_run("Drafts are gifts."), 0.1).value is False
+    wrote = tuple(
+        replace(item, round=replace(item.round, margin=0.01 if index == 3 else 1.0))
+        for index, item in enumerate(plain.wrote)
+    )
+    assert compare.sameness(replace(plain, wrote=wrote), a_run("Drafts are gifts."), 0.1).value is False
 
 
 def test_a_shorter_reply_differs() -> None:
@@ -60,25 +64,64 @@ def test_a_shorter_reply_differs() -> None:
     assert compare.first_difference((1, 2), (1, 2)) is None
 
 
+def a_trial(*drafters: str, repeats: int = 2) -> runner.Trial:
+    """A story, measured a few times."""
+    return runner.Trial((choose(Form.CHAT, ("story",))[0].task,), drafters, OPTIONS, repeats)
+
+
 def test_speedup_is_against_the_plain_neighbour() -> None:
     """Guards the ratio: 10 tokens in 10 rounds of 10 ms against 4 rounds of 11 ms, less the cost of exact mode."""
-    chosen = choose(Form.CHAT, ("story",))[:1]
-    results = list(runner.measure(Scripted(), chosen, ("mixed",), OPTIONS, 2, 0.1, 1.1, lambda _: None))
-    plain, mixed = results
+    backend = Scripted()
+    exact = replace(backend.loaded(LoadPlan()), exact=True, exact_cost=0.1)
+    events = list(runner.measure(backend, a_trial("mixed"), exact))
+    plain, mixed = [event for event in events if isinstance(event, runner.Result)]
     assert plain.speedup.median == pytest.approx(1 / 1.1)
     assert mixed.speedup.median == pytest.approx(100 / 44 / 1.1)
     assert mixed.tokens_per_round == pytest.approx(2.5)
     assert mixed.draft_share == pytest.approx(1 / 11)
+    assert mixed.runs == 2
 
 
 def test_each_repeat_runs_all_drafters_in_rotated_order() -> None:
     """Guards against a drafter that is always measured last, on the hottest machine, or helped by earlier replies."""
     backend = Scripted()
-    chosen = choose(Form.CHAT, ("story",))[:1]
-    list(runner.measure(backend, chosen, ("lookup", "mixed"), OPTIONS, 2, 0.1, 1.0, lambda _: None))
+    events = list(runner.measure(backend, a_trial("lookup", "mixed"), backend.loaded(LoadPlan())))
     methods = [options.method for options in backend.options[3:]]
     assert methods == ["off", "lookup", "mixed", "lookup", "mixed", "off"]
     assert all(options.fresh for options in backend.options)
+    steps = [event for event in events if isinstance(event, runner.Step)]
+    assert [step.done for step in steps] == [0, 0, 1, 2, 3, 4, 5]
+    assert steps[-1].trial.replies == 6
+
+
+def test_nothing_is_measured_twice() -> None:
+    """Guards `compare --draft off` and a drafter that is named twice: both would end without a result."""
+    assert a_trial("off").methods == ("off",)
+    assert a_trial("lookup", "lookup").methods == ("off", "lookup")
+    backend = Scripted()
+    events = runner.measure(backend, a_trial("off"), backend.loaded(LoadPlan()))
+    assert [event.speedup.median for event in events if isinstance(event, runner.Result)] == [1.0]
+
+
+@pytest.mark.parametrize("after", [1, 5, 12])
+def test_a_cancelled_reply_ends_the_trial(after: int) -> None:
+    """Guards against a half reply that counts as a measurement, and against a trial that goes on after Esc."""
+    backend = Scripted()
+    replies = 0
+
+    def count() -> None:
+        nonlocal replies
+        replies += 1
+
+    backend.on_reply = count
+    events = runner.measure(backend, a_trial("mixed", repeats=9), backend.loaded(LoadPlan()))
+    seen: list[runner.Measured] = []
+    for event in events:
+        seen.append(event)
+        if replies >= after:
+            backend.cancel()
+    assert replies == after
+    assert not [event for event in seen if isinstance(event, runner.Result)]
 
 
 def test_failures_keep_their_kind() -> None:

@@ -148,3 +148,26 @@ def test_decoding_keeps_spaces_and_drops_control_tokens(starter: Any) -> None:
     text = " a , b . 'll  \n"
     ids = starter(text, add_special_tokens=False)["input_ids"]
     assert Prompt(starter).decode([*ids, starter.eos_token_id]) == text
+
+
+def test_pieces_are_tokens_taken_alone() -> None:
+    """Guards the token strip: a control token shows its name, part of a character U+FFFD, and the rest joins up."""
+    tokenizer = tiny_tokenizer()
+    prompt = Prompt(tokenizer)
+    ids = tokenizer("a é", add_special_tokens=False)["input_ids"]
+    assert prompt.pieces(ids) == ("a", " ", "\ufffd", "\ufffd")
+    assert prompt.pieces([256 + SPECIALS.index("<|end|>")]) == ("<|end|>",)
+    assert prompt.pieces(ids) == prompt.pieces(ids)
+
+
+def test_pieces_keep_the_space_in_front() -> None:
+    """Guards tokenizers that drop the space of a first word: every token is shown as in the middle of a text."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {"<unk>": 0, "\u2581the": 1, "\u2581cat": 2, "s": 3, "\u2581": 4, "\n": 5}
+    backend = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    prompt = Prompt(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>"))
+    assert prompt.pieces([1, 2, 3]) == (" the", " cat", "s")

@@ -12,6 +12,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from localchat import config
+from localchat.chat.backend import Backend
 from localchat.chat.events import Failed, Loaded, LoadEvent, Usage
 from localchat.chat.store import open_store
 from localchat.models import offer
@@ -86,7 +87,7 @@ class Stage(App[None]):
 
 
 @contextmanager
-def desk(home: Path, backend: Scripted, *, plan: LoadPlan, text: str = "", loaded: bool = True) -> Iterator[Desk]:
+def desk(home: Path, backend: Backend, *, plan: LoadPlan, text: str = "", loaded: bool = True) -> Iterator[Desk]:
     """A desk whose config file holds `text`, and on which the plan is loaded."""
     path = home / "config" / "config.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +95,7 @@ def desk(home: Path, backend: Scripted, *, plan: LoadPlan, text: str = "", loade
     file = config.read(path)
     store = open_store(home / "chats.db").store
     new = Desk(Host(backend), store, file, config.resolve(file, {}, {}), plan)
-    if loaded:
+    if loaded and isinstance(backend, Scripted):
         new.loaded = backend.loaded(plan)
         new.plan = new.loaded.plan
         new.live = new.live.hear(new.loaded, 0.0)

@@ -250,10 +250,10 @@ async def test_loading_that_fails_says_why_and_where_to_go(make_app: MakeApp) ->
     """Guards the first thing a user of a large model may see."""
     app = make_app(Scripted(load_failure=Failed("fit", "It needs 9 GiB; 8 are free.", "Would fit: nf4.")))
     async with app.run_test(size=(120, 40)) as pilot:
-        await wait_until(pilot, lambda: "It needs 9 GiB" in screen_text(app))
+        await wait_until(pilot, lambda: "alt+s opens the settings" in screen_text(app))
         text = screen_text(app)
+        assert "It needs 9 GiB" in text
         assert "Would fit: nf4." in text
-        assert "alt+s opens the settings" in text
 
 
 async def test_what_is_typed_survives_the_end(make_app: MakeApp, store: Store) -> None:

@@ -167,6 +167,34 @@ def test_search_finds_words_in_messages(store: Store) -> None:
     drive(store, steps)
 
 
+def test_enter_waits_for_what_was_searched(store: Store) -> None:
+    """Guards a quick Enter, which would open a chat of the list as it was before the search."""
+
+    async def steps(pilot: Pilot[None], app: Listed) -> None:
+        await pilot.press("slash")
+        for key in ("f", "o", "x", "enter"):
+            app.post_message(events.Key(key, key if len(key) == 1 else "\r"))
+        await wait_until(pilot, lambda: bool(app.heard))
+        assert isinstance(app.heard[0], ChatList.Opened)
+        assert app.heard[0].chat_id == 1
+
+    drive(store, steps)
+
+
+def test_hits_of_one_chat_stand_together(store: Store) -> None:
+    """Guards a message that is listed below the title of another chat."""
+    for chat in (1, 2, 1):
+        store.add(chat, store.chat(chat).leaf, Role.ASSISTANT, f"elephant of {chat}")
+
+    async def steps(pilot: Pilot[None], app: Listed) -> None:
+        await pilot.press(*"elephant")
+        await wait_until(pilot, lambda: "elephant of 2" in screen_text(app))
+        lines = [text.strip() for text in screen_text(app).splitlines()[2:7]]
+        assert lines == ["first about foxes", "elephant of 1", "elephant of 1", "second", "elephant of 2"]
+
+    drive(store, steps)
+
+
 def test_a_title_is_found_once(store: Store) -> None:
     """Guards a chat that is listed twice because its title is its first message."""
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from rich.cells import cell_len
 
+from localchat.bench import runner
 from localchat.bench.compare import Sameness, Verdict
 from localchat.bench.comparison import Moment, Race, Side
+from localchat.chat.backend import ReplyOptions
+from localchat.chat.conversation import Conversation
+from localchat.models.plan import LoadPlan
 from localchat.tui import race
+from localchat.tui.figures import width_of
+from localchat.tui.widgets.bar_chart import bar
 from localchat.tui.widgets.race_pane import breaks
+from tests.support.backend import Scripted
 
 
 def a_side(*moments: Moment) -> Side:
@@ -69,3 +77,25 @@ def test_chart_colours_come_from_the_theme() -> None:
     assert race.colours(variables).background == "#101010"
     assert race.colours(variables).fast == "#8080ff"
     assert race.colours({"background": "ansi_default", "primary": "#8080ff"}) == race.colours({})
+
+
+@pytest.mark.parametrize("runs", [1, 6])
+@pytest.mark.parametrize("room", [6, 7, 23, 90])
+@pytest.mark.parametrize(
+    ("low", "middle", "high"), [(0.0, 0.0, 0.0), (0.4, 0.6, 4.9), (1.0, 1.0, 1.0), (2.9, 3.0, 5.0)]
+)
+def test_a_bar_fills_its_room_exactly(low: float, middle: float, high: float, room: int, runs: int) -> None:
+    """Guards against figures that are pushed out of line, and a bar that hides that it is slower than plain."""
+    pair = runner.summary(pairs_of(Scripted()), 1.0)
+    result = replace(pair, speedup=runner.Spread(middle, low, high), runs=runs)
+    line = bar(result, room, 5.0)
+    assert width_of(line) == room
+    assert any("$warning" in style for _, style in line) is (middle < 1)
+
+
+def pairs_of(backend: Scripted) -> list[runner.Pair]:
+    """A short measurement."""
+    task = runner.Task("story", Conversation().user("?"))
+    trial = runner.Trial((task,), ("mixed",), ReplyOptions())
+    events = runner.measure(backend, trial, backend.loaded(LoadPlan()))
+    return [event for event in events if isinstance(event, runner.Pair) and event.method == "mixed"]

@@ -89,7 +89,7 @@ async def test_arrows_answer_in_the_bar_and_enter_applies(make: Make, tmp_path: 
         assert not backend.plans
         await pilot.press("enter")
         await wait_until(pilot, lambda: "Loaded in" in app.words("told"))
-        assert "target 5.7 → 5.7" in app.words("told")
+        assert "target 5.7 GiB → 5.7 GiB" in app.words("told")
         assert desk.loaded is not None
         assert desk.plan.precision is Precision.NF4
         assert "•" not in screen_text(app)
@@ -119,6 +119,22 @@ async def test_the_choice_that_stands_is_always_in_sight(make: Make, hub: Path) 
             assert cell.sign.strip() in ("✓", "✗")
             await pilot.press("right")
         assert draft.chosen == len(draft.cells) - 1 == 7
+
+
+async def test_every_row_can_be_reached_on_a_tiny_screen(make: Make) -> None:
+    """Guards up and down where the rows scroll: they go from row to row, and the row with the cursor is in sight."""
+    app, screen = settings(make(Sized(machine=CARD)))
+    async with app.run_test(size=(60, 14)) as pilot:
+        await wait_until(pilot, known(app, screen))
+        seen = []
+        for _ in range(8):
+            row = app.focused
+            assert row is not None
+            seen.append(row.id)
+            await wait_until(pilot, lambda: "▸" in screen_text(app))
+            await pilot.press("down")
+        assert len(set(seen)) == 8
+        assert seen[0] == app.focused.id if app.focused else False
 
 
 async def test_fit_for_me_sets_every_row(make: Make) -> None:

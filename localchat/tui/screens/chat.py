@@ -5,14 +5,14 @@ from __future__ import annotations
 from time import monotonic
 from typing import ClassVar
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Footer, Static
 
 from localchat.chat.conversation import Role
-from localchat.chat.events import Failed, ReplyEvent, Wrote
+from localchat.chat.events import Failed, Prefilling, ReplyEvent, Wrote
 from localchat.chat.store import Node, StoreError, Totals
 from localchat.tui.desk import Desk
 from localchat.tui.keys import bindings
@@ -32,6 +32,7 @@ from localchat.tui.widgets.welcome import Welcome
 
 NARROW, WIDE = 100, 150
 _GO_ON = "alt+k goes on with it."
+_MORE_ROOM = "They stay in the chat; alt+s gives the model a longer context, ctrl+n begins a new chat."
 
 
 class ChatScreen(EngineView, MessageActions):
@@ -142,6 +143,7 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         live = self.desk.live.chat(saved_seconds=totals.saved_seconds, tokens=totals.tokens)
         self.desk.live = live.switched(on=self.talk.accelerated)
         self.show_live()
+        self._show_context()
 
     def _empty(self, empty: bool) -> None:  # noqa: FBT001
         self.welcome.display = empty
@@ -254,6 +256,8 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
             self.hear(event)
             if isinstance(event, Wrote):
                 self._unwritten.append(event.text)
+            elif isinstance(event, Prefilling) and event.cut:
+                self.banner.tell(f"The context is full: the oldest {event.cut} messages are left out.", _MORE_ROOM)
         self._dirty = True
 
     async def paint(self) -> None:
@@ -265,6 +269,15 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
             await self._write_out()
             self._tell_unsaved()
             self.show_live()
+            self._show_context()
+
+    def _show_context(self) -> None:
+        """How much of the context this chat uses, on the composer's frame."""
+        loaded, used = self.desk.loaded, self.desk.live.context_used or self.talk.context_used()
+        total = loaded.plan.context if loaded else 0
+        full = total and used >= total * 3 // 4
+        words = f"{used:,} of {total:,} tokens" + (" · the oldest are left out soon" if full else "")
+        self.composer.border_subtitle = words if used and total else ""
 
     async def _write_out(self) -> None:
         if self._turn is not None:
@@ -370,26 +383,6 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
     def action_panel(self) -> None:
         """Show or hide the live panel: beside the chat, or in its place where there is no room."""
         self.toggle_class("-figures")
-
-    @work
-    async def action_chat_options(self) -> None:
-        """System message and sampling of this chat."""
-        from localchat.tui.screens.chat_options import ChatOptionsScreen, presets
-
-        chat = self.talk.chat or self.desk.store.create(self.desk.system, None, self.desk.accelerate)
-        changed = await self.app.push_screen_wait(ChatOptionsScreen(chat, presets(self.desk.resolved)))
-        if changed is not None:
-            self.talk.chat = self.desk.store.save(changed)
-
-    @work
-    async def action_export(self) -> None:
-        """Write the chat to a file."""
-        from localchat.tui.export import export
-
-        if self.talk.chat is None:
-            self.notify("There is nothing to export yet.")
-            return
-        self.notify(await export(self, self.desk.store, self.talk.chat), markup=False)
 
     def close(self) -> None:
         """Save what is on the way; called before the app ends."""

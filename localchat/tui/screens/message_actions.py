@@ -1,14 +1,16 @@
-"""What can be done to a message: the selected one, or else the last it makes sense for."""
+"""What can be done to a chat and its messages: to the selected one, or else the last it makes sense for."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from textual import work
 from textual.screen import Screen
 
 from localchat.chat.conversation import Role
 from localchat.chat.events import Failed
 from localchat.errors import LocalchatError
+from localchat.tui.desk import Desk
 from localchat.tui.talk import Proof, Talk
 from localchat.tui.widgets.transcript import Transcript
 from localchat.tui.widgets.turn import Turn
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 class MessageActions(Screen[None]):
     """The chat screen's actions on messages."""
 
+    desk: Desk
     talk: Talk
     transcript: Transcript
     _code = 0
@@ -164,6 +167,26 @@ class MessageActions(Screen[None]):
                 turn.note(f"≠ written again {way}, token {result.position + 1} of {result.tokens} is another")
         else:
             turn.note(f"not verified: {result.title}" if result else "not verified: it was stopped")
+
+    @work
+    async def action_chat_options(self) -> None:
+        """System message and sampling of this chat."""
+        from localchat.tui.screens.chat_options import ChatOptionsScreen, presets
+
+        chat = self.talk.chat or self.desk.store.create(self.desk.system, None, self.desk.accelerate)
+        changed = await self.app.push_screen_wait(ChatOptionsScreen(chat, presets(self.desk.resolved)))
+        if changed is not None:
+            self.talk.chat = self.desk.store.save(changed)
+
+    @work
+    async def action_export(self) -> None:
+        """Write the chat to a file."""
+        from localchat.tui.export import export
+
+        if self.talk.chat is None:
+            self.notify("There is nothing to export yet.")
+            return
+        self.notify(await export(self, self.desk.store, self.talk.chat), markup=False)
 
 
 def code_blocks(text: str) -> list[str]:

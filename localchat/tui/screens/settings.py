@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from textual import on, work
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.worker import Worker, WorkerState
 
 from localchat.chat.events import Surveyed, SurveyEvent
@@ -32,11 +32,7 @@ _BUSY = "Something is being loaded; the choices follow when it is done. Enter st
 class SettingsScreen(SettingsView):
     """Ends with the plan that was loaded here, or None if nothing was."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings("settings"),
-        Binding("up,k", "row(-1)", "Row above", show=False),
-        Binding("down,j", "row(1)", "Row below", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("settings")
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
@@ -142,13 +138,6 @@ class SettingsScreen(SettingsView):
         self.show_choices(choosing)
 
     # -- choosing
-
-    def action_row(self, by: int) -> None:
-        """Another row."""
-        if by > 0:
-            self.focus_next(ChoiceRow)
-        else:
-            self.focus_previous(ChoiceRow)
 
     @on(ChoiceRow.Entered)
     def _entered(self, _: ChoiceRow.Entered) -> None:

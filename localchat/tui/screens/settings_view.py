@@ -67,7 +67,7 @@ If a load fails, what worked before is loaded again.
         #legend { height: auto; max-height: 2; padding: 0 1; text-wrap: nowrap; }
         #sum { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; }
         #rows { height: auto; max-height: 52%; padding: 0 1; margin-top: 1; scrollbar-size-vertical: 1; }
-        #words { height: 3; padding: 0 1; margin-top: 1; }
+        #words { height: auto; min-height: 3; max-height: 5; padding: 0 1; margin-top: 1; }
         #told { height: auto; max-height: 5; padding: 0 1; }
         LoadLine { margin: 0 1; }
         #keys { dock: bottom; height: 1; padding: 0 1; background: $surface; color: $muted; text-wrap: nowrap; }
@@ -176,7 +176,7 @@ If a load fails, what worked before is loaded again.
 
     def say(self, words: str) -> None:
         """A text about the choice under the cursor."""
-        self.query_one("#words", Static).update(clean(words), layout=False)
+        self.query_one("#words", Static).update(clean(words))
 
     def tell(self, words: str, hint: str = "") -> None:
         """What has happened, and the way on."""

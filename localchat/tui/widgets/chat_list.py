@@ -122,6 +122,8 @@ Just type to search in titles and messages; **down** goes to what was found, **E
         self._deleted: list[int] = []
         self._renaming: int | None = None
         self._pause: Timer | None = None
+        self._answered = ""
+        self._open_next = False
 
     def compose(self) -> ComposeResult:
         """The search box, the list, and the box for a new name."""
@@ -201,9 +203,11 @@ Just type to search in titles and messages; **down** goes to what was found, **E
         self._pause = self.set_timer(_PAUSE, self._look)
 
     def _look(self) -> None:
+        self._open_next = False
         if query := self._search_box.value.strip():
             self._find(query)
         else:
+            self._answered = ""
             self.refresh_chats(self._current)
 
     @work(thread=True, exclusive=True, group="search", exit_on_error=False)
@@ -219,24 +223,33 @@ Just type to search in titles and messages; **down** goes to what was found, **E
     def _found(self, query: str, hits: list[Hit]) -> None:
         if query != self._search_box.value.strip():  # typed on meanwhile
             return
+        self._answered = query
         options: dict[str, Option] = {}  # the list refuses to have a place twice
-        for hit in hits:
-            title = self._row(hit.chat, hit.title)
-            place, snippet = str(hit.chat), ""
-            if hit.node is not None:
-                place, snippet = f"{hit.chat} {hit.node}", line(hit.snippet)
-                if str(hit.chat) in options and snippet.startswith(line(hit.title)):
-                    continue  # the message that the title comes from
-                snippet = around(snippet, query.split()[0])
-            prompt = Content("\n").join([title, Content.styled(f"  {snippet}", "$text-muted")]) if snippet else title
-            options[place] = Option(prompt, id=place)
+        order = list(dict.fromkeys(hit.chat for hit in hits))
+        seen: set[int] = set()
+        for hit in sorted(hits, key=lambda hit: order.index(hit.chat)):
+            lines = [] if hit.chat in seen else [self._row(hit.chat, hit.title)]
+            seen.add(hit.chat)
+            snippet = line(hit.snippet)
+            if not snippet.startswith(line(hit.title)):  # the message that the title comes from
+                lines.append(Content.styled(f"    {around(snippet, query.split()[0])}", "$text-muted"))
+            if lines:
+                place = str(hit.chat) if hit.node is None else f"{hit.chat} {hit.node}"
+                options[place] = Option(Content("\n").join(lines), id=place)
         self._show(list(options.values()) or [Option(Content("Nothing found."), disabled=True)])
         self.rows.action_first()
+        if self._open_next:
+            self._open_next = False
+            self.rows.action_select()
 
     @on(Input.Submitted, "#search-chats")
     def _open_first(self, event: Input.Submitted) -> None:
         event.stop()
-        if self.rows.highlighted_option is not None:
+        query = self._search_box.value.strip()
+        if query and query != self._answered:  # what is shown answers another question
+            self._open_next = True
+            self._find(query)
+        elif self.rows.highlighted_option is not None:
             self.rows.action_select()
 
     def on_key(self, event: events.Key) -> None:

@@ -43,6 +43,9 @@ class ChoiceRow(Lines, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "step(-1)", "Before", show=False),
         Binding("right,l", "step(1)", "After", show=False),
+        # Here and not on the screen: a scrolling container in between would take them.
+        Binding("up,k", "move(-1)", "Row above", show=False),
+        Binding("down,j", "move(1)", "Row below", show=False),
         Binding("home", "far(-1)", "First", show=False),
         Binding("end", "far(1)", "Last", show=False),
     ]
@@ -88,6 +91,13 @@ class ChoiceRow(Lines, can_focus=True):
         """The next choice to one side."""
         start = self._chosen if self._chosen >= 0 else (-1 if by > 0 else len(self._cells))
         self._want(start + by)
+
+    def action_move(self, by: int) -> None:
+        """Another row."""
+        if by > 0:
+            self.screen.focus_next(ChoiceRow)
+        else:
+            self.screen.focus_previous(ChoiceRow)
 
     def action_far(self, by: int) -> None:
         """The first or the last choice."""
@@ -156,7 +166,7 @@ class ChoiceRow(Lines, can_focus=True):
     def _tone(self, place: int) -> str:
         cell, chosen = self._cells[place], place == self._chosen
         if chosen and self.has_focus:
-            return "bold on $selection" if cell.fits is not False else "bold $error on $selection"
+            return "bold on $selection" if cell.fits is not False else "bold reverse $error"
         if cell.fits is False:
-            return "bold $error" if chosen else "dim $error"
+            return "bold $error" if chosen else "$rejected"
         return "bold" if chosen else MUTED

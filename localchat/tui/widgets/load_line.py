@@ -12,14 +12,14 @@ _BAR = 24
 class LoadLine(Lines):
     """One line: a bar where the length is known, and the step in words."""
 
-    DEFAULT_CSS = "LoadLine { height: 1; }"
+    DEFAULT_CSS = "LoadLine { height: 1; display: none; }"
 
     _step: Loading | None = None
     _words = ""
 
     def show(self, step: Loading | None, words: str = "") -> None:
-        """Show a step of loading, with words after it; None shows nothing."""
-        self._step, self._words = step, words
+        """Show a step of loading, with words after it; None hides the line."""
+        self._step, self._words, self.display = step, words, step is not None
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Line]:
