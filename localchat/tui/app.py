@@ -101,8 +101,8 @@ class LocalChat(App[None]):
                 loop.add_signal_handler(number, self.exit)
 
     def get_key_display(self, binding: Binding) -> str:
-        """Keys as people write them."""
-        return "" if binding.key == OFF else spelled(binding.key)
+        """Keys as people write them, short enough for the foot of a narrow screen."""
+        return "" if binding.key == OFF else spelled(binding.key).replace("Ctrl+", "^")
 
     def action_help(self) -> None:
         """Help for what has the focus."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import date
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on, work
@@ -17,9 +17,9 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from localchat.errors import LocalchatError
-from localchat.sanitize import clean
 from localchat.tui.keymap import keys_of, spelled
 from localchat.tui.keys import ACTIONS, bindings
+from localchat.tui.listing import LONGEST, around, day, line
 
 if TYPE_CHECKING:
     from localchat.chat.store import Hit, Store
@@ -29,34 +29,7 @@ PAGE = 200
 _MORE = "more"
 _PAUSE = 0.15
 """Seconds without typing after which a search begins."""
-_LONGEST = 200
-"""Characters of a title."""
 _RESTORE = next(action for action in ACTIONS if action.id == "restore-chat")
-
-
-def day(moment: float, today: date) -> str:
-    """The day as a heading."""
-    then = datetime.fromtimestamp(moment).date()
-    if then >= today:
-        return "Today"
-    if then == today - timedelta(days=1):
-        return "Yesterday"
-    if then > today - timedelta(days=7):
-        return f"{then:%A}"
-    if then.year == today.year:
-        return f"{then.day} {then:%B}"
-    return f"{then:%B %Y}"
-
-
-def line(text: str) -> str:
-    """Text as one safe line, not longer than anybody reads."""
-    return " ".join(clean(text[: 4 * _LONGEST]).split())[:_LONGEST]
-
-
-def around(snippet: str, word: str) -> str:
-    """The snippet from shortly before the word: a narrow list shows only its beginning."""
-    place = snippet.casefold().find(word.casefold())
-    return f"…{snippet[place - 8 :]}" if place > 10 else snippet
 
 
 def _way_back(app: App[Any]) -> str:
@@ -129,7 +102,7 @@ Just type to search in titles and messages; **down** goes to what was found, **E
         """The search box, the list, and the box for a new name."""
         yield Input(placeholder="Search chats", id="search-chats", select_on_focus=False, compact=True)
         yield OptionList(markup=False, compact=True)
-        name = Input(placeholder="New name", id="rename-chat", max_length=_LONGEST, compact=True)
+        name = Input(placeholder="New name", id="rename-chat", max_length=LONGEST, compact=True)
         name.display = False
         yield name
 
