@@ -48,3 +48,16 @@ class ModelError(LocalchatError):
 
     exit_code = 4
     kind = "model"
+
+
+class EngineError(LocalchatError):
+    """The engine's process ended by itself; the next load starts a new one."""
+
+    kind = "engine"
+
+
+class CancelledError(LocalchatError):
+    """The user stopped it before there was anything to keep."""
+
+    exit_code = 130
+    kind = "cancelled"

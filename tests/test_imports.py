@@ -51,8 +51,9 @@ def test_the_engine_is_pure_torch() -> None:
         "localchat.models.starter",
         "localchat.chat.events, localchat.chat.backend, localchat.chat.conversation",
         "localchat.chat.store, localchat.chat.recorder, localchat.chat.export",
-        "localchat.bench.categories, localchat.bench.hear, localchat.bench.runner",
+        "localchat.bench.categories, localchat.bench.hear, localchat.bench.runner, localchat.bench.export",
         "localchat.config, localchat.paths, localchat.errors",
+        "localchat.worker.client, localchat.worker.process, localchat.worker.messages",
     ],
 )
 def test_values_come_without_torch(modules: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ def chat(ctx: typer.Context, *, last: bool, resume: int | None, mouse: bool, tru
         UsageError: this is no terminal, a typed setting is not allowed, or there is no such chat.
     """
     _check_terminal()
+    gc.disable()  # until the first frame is painted
     file, resolved, notices = _settings(ctx)
     plan = options.load_plan(resolved.settings, trust_remote_code=trust_remote_code)
     from localchat.worker.client import Worker

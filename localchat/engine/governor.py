@@ -77,11 +77,13 @@ class Governor:
         timings: what forwards and drafts cost.
         max_width: most rows of a verification.
         fixed_width: exact mode: every verification costs what this width costs. 0: any width.
+        allowed: the user's switch, read when a round begins: False leaves no room to draft.
     """
 
     timings: Timings
     max_width: int
     fixed_width: int = 0
+    allowed: bool = True
     limit: int = 0
     _emitted: int = 0
     _reading: float = 0.0
@@ -106,7 +108,7 @@ class Governor:
 
     def open(self, room: int) -> None:
         """A round begins in which at most `room` tokens can be of use."""
-        self.limit = max(0, min(room, self.max_width - 1))
+        self.limit = max(0, min(room, self.max_width - 1)) if self.allowed else 0
         self._refused = {}
 
     def begin_reply(self) -> None:
@@ -244,7 +246,7 @@ class Governor:
         """Put this round's choice into words, once the draft is known."""
         true_plain = self._scale * self.timings.seconds(1)
         if not draft:
-            reason = "; ".join(self._refused.values()) or "nothing to draft"
+            reason = "; ".join(self._refused.values()) or ("nothing to draft" if self.allowed else "switched off")
             return Decision(bool(self._refused), reason, 1.0, self._verify_seconds(1) / true_plain)
         trunk = len(draft.trunk())
         main, side = draft.classes[:trunk], draft.classes[trunk:]

@@ -123,7 +123,10 @@ def _short(name: str) -> str:
 def describe(source: Source) -> LocalModel:
     """What can be said about a model on this machine without loading it; never raises for a broken one."""
     if source.gguf:
-        return LocalModel(source, None, (source.folder / source.gguf).stat().st_size)
+        try:
+            return LocalModel(source, None, (source.folder / source.gguf).stat().st_size)
+        except OSError as error:
+            return LocalModel(source, None, 0, f"{source.gguf} cannot be read: {error.strerror}.")
     try:
         reason = refusal(read_config(source.folder))
         size = sum(path.stat().st_size for path in weight_files(source.folder))

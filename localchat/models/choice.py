@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from localchat.errors import FitError, LocalchatError, ModelError, UsageError
 from localchat.models.catalog import local_draft, pairs_for
-from localchat.models.devices import computes_bf16
+from localchat.models.devices import Machine, computes_bf16
 from localchat.models.folders import Source, TensorInfo, check_folder, find_model, tensors
 from localchat.models.memory import (
     LEAST_CONTEXT,
@@ -85,35 +85,48 @@ def missing_pair(plan: LoadPlan) -> str:
 
 
 def choose(plan: LoadPlan, target: Side, draft: Side | None, device: str, rows: int, memory: tuple[int, int]) -> Choice:
-    """Settle precisions, context and draft; the first combination that fits, best precision first.
+    """Settle precisions, context and draft on a device with so much memory (free and total bytes); see `settle`.
 
     Raises:
         UsageError: a context no model of this kind has.
         FitError: nothing fits; the hint lists what would.
     """
-    free, total = memory
+    machine = Machine(device, free=memory[0], total=memory[1], bf16=computes_bf16(device))
+    return settle(plan, target, draft, machine, rows)
+
+
+def settle(plan: LoadPlan, target: Side, draft: Side | None, machine: Machine, rows: int) -> Choice:
+    """Settle precisions, context and draft; the first combination that fits, best precision first.
+
+    A plan that is forced takes what it asks for, fit or no fit.
+
+    Raises:
+        UsageError: a context no model of this kind has.
+        FitError: nothing fits; the hint lists what would.
+    """
     longest = target.shape.max_context
     _check_context(plan.context, longest, target.source.title)
     wanted = plan.context or min(longest or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
-    cuda = device.startswith("cuda")
+    cuda, bf16 = machine.cuda, machine.bf16
     request = Request(
         target=target.shape,
         draft=draft.shape if draft else None,
         context=wanted,
         precision=Precision.BF16,
         draft_precision=Precision.BF16,
-        available=free,
-        reserve=default_reserve(total, cuda=cuda),
+        available=machine.free,
+        reserve=default_reserve(machine.total, cuda=cuda),
         rows=rows,
         repacked=not cuda and repacks(),
     )
-    bf16 = computes_bf16(device)
     options = _precisions(plan.precision, target, cuda=cuda, bf16=bf16)
     tried = [
         replace(request, precision=precision, draft_precision=own)
         for precision in options
         for own in _draft_precisions(plan.draft_precision, draft, precision, cuda=cuda, bf16=bf16)
     ]
+    if plan.force:
+        return Choice(tried[0], plan_memory(tried[0]))
     alone = [replace(asked, draft=None) for asked in tried] if draft and plan.draft == "auto" else []
     for least in (wanted,) if plan.context else (min(GOOD_CONTEXT, wanted), min(LEAST_CONTEXT, wanted)):
         for requests in (tried, alone):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -75,6 +76,35 @@ def computes_bf16(device: str) -> bool:
     import torch
 
     return torch.cuda.get_device_capability(device)[0] >= 8
+
+
+def survey(name: str) -> Machine:
+    """What "auto", "cpu", "cuda" or "cuda:N" is here, and what it has free now.
+
+    Raises:
+        UsageError: no such word.
+        FitError: there is no such GPU.
+    """
+    device = resolve_device(name)
+    free, total = available_memory(device)
+    return Machine(device, device_title(device), free, total, computes_bf16(device))
+
+
+def device_title(device: str) -> str:
+    """A device's name and make, such as "cpu (Xeon ..., 2 threads)"."""
+    import torch
+
+    if device.startswith("cuda"):
+        return f"{device} ({torch.cuda.get_device_name(device)})"
+    return f"{device} ({_processor()}, {torch.get_num_threads()} threads)"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 def available_memory(device: str) -> tuple[int, int]:

@@ -129,7 +129,6 @@ def _load(plan: LoadPlan, progress: Progress, parts: _Parts) -> LoadedModels:
     trust, device = plan.trust_remote_code, parts.device
     model = load_weights(parts.target, request.precision, device, steps("target"), trust_remote_code=trust)
     draft_model = load_weights(draft, request.draft_precision, device, steps("draft")) if draft else None
-    progress("ready", 1, 1)
     resolved = replace(
         plan,
         precision=request.precision,
@@ -331,19 +330,30 @@ def load_weights(
     return model
 
 
+def gguf_folder(path: Path) -> Path:
+    """Where a GGUF file's unpacked form lies once it has been made; another one for every change of the file.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    from localchat.paths import cache_dir
+
+    state = path.stat()
+    key = hashlib.sha256(f"{path.resolve()} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()[:12]
+    return cache_dir() / "gguf" / f"{path.stem}-{key}"
+
+
 def unpack_gguf(source: Source, progress: Callable[[str, int, int], None]) -> Source:
     """An ordinary bf16 folder made from a GGUF file: written once into the cache folder, then found there.
 
     Raises:
         ModelError: the file is broken or of a kind that cannot be read, or the disk is full.
     """
-    from localchat.paths import cache_dir, private_dir
+    from localchat.paths import private_dir
 
     path = source.folder / source.gguf
     check_gguf(path)
-    state = path.stat()
-    key = hashlib.sha256(f"{path.resolve()} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()[:12]
-    folder = cache_dir() / "gguf" / f"{path.stem}-{key}"
+    folder = gguf_folder(path)
     done = _unpacked(source, folder)
     if (folder / "config.json").is_file():
         return done

@@ -54,3 +54,5 @@ class LoadPlan:
     """"auto", "cpu", "cuda" or "cuda:N"."""
     mode: Mode = Mode.AUTO
     trust_remote_code: bool = False
+    force: bool = False
+    """Load although the memory plan says that it will not fit."""

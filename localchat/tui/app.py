@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable
 from pathlib import PurePath
@@ -71,6 +72,8 @@ class LocalChat(App[None]):
 
     async def _begin(self) -> None:
         await self._chat.complete()
+        gc.enable()
+        gc.freeze()
         self.set_interval(FRAME, self._frame)
         self.set_interval(_ALIVE, self._chat.watch_engine)
         theme.watch(self)

@@ -92,7 +92,7 @@ class Talk:
     def _show(self, node: int) -> None:
         if self.chat is not None:
             self._store.show(self.chat.id, self._store.tip(node))
-            self._reread()
+            self.reread()
 
     @property
     def accelerated(self) -> bool:
@@ -114,7 +114,7 @@ class Talk:
             self._store.keep_value("draft", text)
         elif self.chat.draft != text:
             self._store.keep_draft(self.chat.id, text)
-            self._reread()
+            self.reread()
 
     @property
     def draft(self) -> str:
@@ -131,7 +131,7 @@ class Talk:
         """Another version of a message; one of the user's is answered."""
         if node.role is Role.ASSISTANT:
             other = self._store.add(node.chat, node.parent, Role.ASSISTANT, text, State.COMPLETE)
-            self._reread()
+            self.reread()
             return other
         user = self._say(text, node.parent)
         self.answer(user)
@@ -141,7 +141,7 @@ class Talk:
         if self.chat is None:
             self.chat = self._store.create(self._desk.system, None, self._desk.accelerate)
         node = self._store.add(self.chat.id, parent, Role.USER, text)
-        self._reread()
+        self.reread()
         return node
 
     def answer(self, user: Node) -> None:
@@ -194,7 +194,8 @@ class Talk:
         self._show(versions[place])
         return True
 
-    def _reread(self) -> None:
+    def reread(self) -> None:
+        """Take the chat as the store has it now."""
         if self.chat:
             self.chat = self._store.chat(self.chat.id)
 
@@ -222,7 +223,7 @@ class Talk:
         node = self._store.add(chat.id, parent, Role.ASSISTANT, start, State.WRITING)
         sampling = sampling or self._sampling(self.version(node)[0] - 1)
         options = ReplyOptions(sampling, settings.max_tokens, settings.stop, chat.accelerate, trim=True)
-        self._reread()
+        self.reread()
         writing = self.writing = Writing(node, Recorder(self._store, node, start))
 
         def source(backend: Backend) -> Iterator[ReplyEvent]:
@@ -248,7 +249,7 @@ class Talk:
         node = self._store.node(writing.node.id)
         if not node.text and writing.reply is None:
             self._store.remove(node.id)
-        self._reread()
+        self.reread()
         self._view.ended(node, failed)
 
     def verify(self, node: Node, done: VerifyDone) -> bool:

@@ -164,3 +164,16 @@ def test_a_promise_counts_the_branch() -> None:
     both = Draft(Ids(range(4)), (ROOT, 0, ROOT, 2), "lookup", (0, 0, 0, 0))  # type: ignore[arg-type]
     main = 1 + 0.5 + 0.25
     assert governor.decide(both).expected_tokens == pytest.approx(main + 0.5 * (main - 1))
+
+
+def test_switched_off_means_no_room() -> None:
+    """Guards the switch: nothing is drafted, the reason is said, it is not called parked, and it can be undone."""
+    governor = Governor(FLAT, 32)
+    governor.allowed = False
+    governor.open(100)
+    assert governor.limit == governor.depth("model", range(governor.limit)) == 0
+    decision = governor.decide(NO_DRAFT)
+    assert (decision.parked, decision.reason) == (False, "switched off")
+    governor.allowed = True
+    governor.open(100)
+    assert governor.depth("model", range(governor.limit)) > 0

@@ -188,7 +188,7 @@ def test_quiet_and_with_progress(
     load(plan, lambda *step: steps.append(step), memory=PLENTY)
     assert capfd.readouterr() == ("", "")
     stages = list(dict.fromkeys(stage for stage, _, _ in steps))
-    assert stages == ["checking", "loading the target weights", "loading the draft weights", "ready"]
+    assert stages == ["checking", "loading the target weights", "loading the draft weights"]
     last = [step for step in steps if step[0] == "loading the target weights"][-1]
     assert last[1] == last[2] > 20
 

@@ -13,6 +13,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -128,6 +129,6 @@ class Terminal:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def children(self) -> list[int]:
-        """Process ids of the command's children."""
-        with open(f"/proc/{self.pid}/task/{self.pid}/children") as file:
-            return [int(pid) for pid in file.read().split()]
+        """Process ids of the command's children, whichever of its threads started them."""
+        lists = Path(f"/proc/{self.pid}/task").glob("*/children")
+        return [int(pid) for children in lists for pid in children.read_text().split()]

@@ -16,7 +16,8 @@ from textual.pilot import Pilot
 
 from localchat.chat.conversation import Role
 from localchat.chat.store import Store, StoreError, open_store
-from localchat.tui.widgets.chat_list import PAGE, ChatList, day
+from localchat.tui.listing import around, day, line
+from localchat.tui.widgets.chat_list import PAGE, ChatList
 from tests.tui.support import screen_text, wait_until
 
 
@@ -101,6 +102,15 @@ def test_days_in_words() -> None:
     assert {day(moment.timestamp(), today): moment for moment in moments.values()} == moments
     assert day(datetime(2026, 1, 3, 9).timestamp(), today) == "Today"  # a clock that was wrong
     assert day(datetime(2026, 3, 5).timestamp(), date(2026, 12, 1)) == "5 March"
+
+
+def test_lines_are_short_and_show_the_word() -> None:
+    """Guards a title of a megabyte, and a snippet whose word lies beyond the edge of the list."""
+    assert line("a\n\tb \x1b") == "a b ␛"
+    assert len(line("x" * 10**6)) == 200
+    assert around("short fox", "FOX") == "short fox"
+    assert around("a long way before the fox comes", "fox") == "…ore the fox comes"
+    assert around("nothing of it", "fox") == "nothing of it"
 
 
 def test_chats_are_listed_and_opened(store: Store) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from time import monotonic
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from localchat.chat.conversation import Role
 from localchat.chat.events import Failed, Prefilling, ReplyEvent, Wrote
@@ -20,15 +20,14 @@ from localchat.tui.screens.engine_view import EngineView
 from localchat.tui.screens.message_actions import MessageActions
 from localchat.tui.talk import Talk
 from localchat.tui.widgets.banner import Banner
-from localchat.tui.widgets.chat_list import ChatList
 from localchat.tui.widgets.composer import Composer
-from localchat.tui.widgets.panel import Panel
-from localchat.tui.widgets.status_line import StatusLine
 from localchat.tui.widgets.title_bar import TitleBar
-from localchat.tui.widgets.token_strip import TokenStrip
 from localchat.tui.widgets.transcript import PAGE, Transcript
-from localchat.tui.widgets.turn import Turn
 from localchat.tui.widgets.welcome import Welcome
+
+if TYPE_CHECKING:
+    from localchat.tui.widgets.chat_list import ChatList
+    from localchat.tui.widgets.turn import Turn
 
 NARROW, WIDE = 100, 150
 _GO_ON = "alt+k goes on with it."
@@ -61,8 +60,6 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         self.composer = Composer()
         """Where the user writes."""
         self.banner, self.welcome = Banner(), Welcome()
-        self.chat_list, self.panel = ChatList(desk.store), Panel()
-        self.token_strip, self.status_line = TokenStrip(), StatusLine()
         self._first = chat
         self._turn: Turn | None = None
         self._unwritten: list[str] = []
@@ -90,6 +87,15 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
 
     async def complete(self) -> None:
         """Everything else; what does not fit a narrow screen is hidden, not left out."""
+        from textual.widgets import Footer
+
+        from localchat.tui.widgets.chat_list import ChatList
+        from localchat.tui.widgets.panel import Panel
+        from localchat.tui.widgets.status_line import StatusLine
+        from localchat.tui.widgets.token_strip import TokenStrip
+
+        self.chat_list, self.panel = ChatList(self.desk.store), Panel()
+        self.token_strip, self.status_line = TokenStrip(), StatusLine()
         middle, centre = self.query_one("#middle"), self.query_one("#centre")
         with self.app.batch_update():
             await middle.mount(self.chat_list, before=centre)
@@ -97,11 +103,12 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
             await centre.mount(self.token_strip, before="#waiting")
             await centre.mount(self.status_line, before=self.composer)
             await self.mount(Footer(compact=True, show_command_palette=False))
+        self.completed = True
         self.show_live()
         self._settle()
 
     def _settle(self) -> None:
-        if not self.chat_list.is_mounted:
+        if not self.completed:
             return
         self.chat_list.refresh_chats(self.talk.chat.id if self.talk.chat else None)
         self.composer.set_history(self.desk.store.history())
@@ -163,14 +170,18 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         self._settle()
         self.composer.focus()
 
-    @on(ChatList.Opened)
-    async def _opened(self, message: ChatList.Opened) -> None:
+    async def on_chat_list_opened(self, message: ChatList.Opened) -> None:
+        """A chat was chosen."""
         if self.has_class("-narrow"):
             self.remove_class("-chats")
         await self.open_chat(message.chat_id, message.node_id)
 
-    @on(ChatList.Removed)
-    async def _removed(self, message: ChatList.Removed) -> None:
+    def on_chat_list_renamed(self) -> None:
+        """A chat has another title."""
+        self.talk.reread()
+
+    async def on_chat_list_removed(self, message: ChatList.Removed) -> None:
+        """A chat was deleted."""
         if self.talk.chat and self.talk.chat.id == message.chat_id:
             self.talk.stop()
             await self._show_nothing()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from textual.screen import Screen
 
@@ -10,11 +11,13 @@ from localchat.chat.events import Event, Failed, Loaded
 from localchat.models.plan import LoadPlan
 from localchat.tui.desk import Desk
 from localchat.tui.widgets.banner import Banner
-from localchat.tui.widgets.panel import Panel
-from localchat.tui.widgets.status_line import StatusLine
 from localchat.tui.widgets.title_bar import TitleBar
-from localchat.tui.widgets.token_strip import TokenStrip
 from localchat.tui.widgets.welcome import Welcome
+
+if TYPE_CHECKING:
+    from localchat.tui.widgets.panel import Panel
+    from localchat.tui.widgets.status_line import StatusLine
+    from localchat.tui.widgets.token_strip import TokenStrip
 
 _WAYS = {
     "engine": "alt+z starts the engine again.",
@@ -32,6 +35,8 @@ class EngineView(Screen[None]):
     panel: Panel
     status_line: StatusLine
     token_strip: TokenStrip
+    completed = False
+    """What follows the first frame is there."""
 
     def load(self, plan: LoadPlan) -> None:
         """Load a plan; the chat can be used meanwhile."""
@@ -90,7 +95,7 @@ class EngineView(Screen[None]):
         """Bring every figure on the screen up to date."""
         live = self.desk.live
         self.query_one(TitleBar).show(live)
-        if self.panel.is_mounted:
+        if self.completed:
             self.status_line.show(live)
             self.panel.show(live)
         if self.has_class("-tokens"):

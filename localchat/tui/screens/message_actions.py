@@ -13,10 +13,10 @@ from localchat.errors import LocalchatError
 from localchat.tui.desk import Desk
 from localchat.tui.talk import Proof, Talk
 from localchat.tui.widgets.transcript import Transcript
-from localchat.tui.widgets.turn import Turn
 
 if TYPE_CHECKING:
     from localchat.chat.store import Node
+    from localchat.tui.widgets.turn import Turn
 
 
 class MessageActions(Screen[None]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, cast
 
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
@@ -12,7 +12,9 @@ from textual.widgets import Static
 
 from localchat.chat.conversation import Role
 from localchat.chat.store import Node
-from localchat.tui.widgets.turn import Turn
+
+if TYPE_CHECKING:
+    from localchat.tui.widgets.turn import Turn
 
 PAGE = 20
 """Messages mounted at once."""
@@ -22,8 +24,6 @@ _MOST = 3 * PAGE
 
 class Transcript(VerticalScroll):
     """Turns, one of which may be selected."""
-
-    HELP: ClassVar[str] = Turn.HELP
 
     def __init__(self, version: Callable[[Node], tuple[int, int]], earlier: Callable[[int], list[Node]]) -> None:
         """An empty transcript.
@@ -47,7 +47,7 @@ class Transcript(VerticalScroll):
     @property
     def turns(self) -> list[Turn]:
         """What is mounted, in order."""
-        return list(self._turns.query_children(Turn).results(Turn))
+        return cast("list[Turn]", list(self._turns.query_children("Turn")))
 
     @property
     def selected(self) -> Turn | None:
@@ -67,8 +67,13 @@ class Transcript(VerticalScroll):
         self._before = before
         async with self.batch():
             await self._turns.remove_children()
-            await self._turns.mount_all([self._more(), *(Turn(node, self._version(node)) for node in nodes)])
+            await self._turns.mount_all([self._more(), *map(self._made, nodes)])
         self.anchor()
+
+    def _made(self, node: Node, *, live: bool = False) -> Turn:
+        from localchat.tui.widgets.turn import Turn  # with Markdown and its colours: not for the first frame
+
+        return Turn(node, self._version(node), live=live)
 
     def _more(self) -> Static:
         line = f"↑ {self._before} earlier messages" if self._before else ""
@@ -78,7 +83,7 @@ class Transcript(VerticalScroll):
 
     async def add(self, node: Node, *, live: bool = False) -> Turn:
         """A new message at the end; the reader goes with it."""
-        turn = Turn(node, self._version(node), live=live)
+        turn = self._made(node, live=live)
         await self._turns.mount(turn)
         self.anchor()
         turns = self.turns
@@ -125,7 +130,7 @@ class Transcript(VerticalScroll):
             below = self.max_scroll_y - self.scroll_y
             self._before -= len(nodes)
             async with self.batch():
-                await self._turns.mount_all([Turn(node, self._version(node)) for node in nodes], after=0)
+                await self._turns.mount_all(list(map(self._made, nodes)), after=0)
             self._refresh_more()
             self.call_after_refresh(lambda: self.scroll_to(y=self.max_scroll_y - below, animate=False))
         finally:
