@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -134,6 +135,17 @@ def _bound(app: App[Any], node: DOMNode, owner: type) -> Iterator[Command]:
         elif binding.description:
             keys = _tidy(binding.key)
             yield Command(node, binding.action, "", binding.description, binding.tooltip, keys, enabled)
+
+
+def worded(app: App[Any], text: str) -> str:
+    """A sentence of ours with the user's own keys in it: `{settings}` becomes Alt+S."""
+
+    def key(found: re.Match[str]) -> str:
+        keys = keys_of(app, _BY_ID[found[1]])
+        plain = [key for key in keys if not re.fullmatch(r"f\d+", key)]
+        return spelled((plain or [*keys, ""])[0]) or "the command palette"
+
+    return re.sub(r"\{([a-z-]+)\}", key, text)
 
 
 def spelled(key: str) -> str:

@@ -52,7 +52,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("help", "app", "f1,alt+h", "Help", "Explain what has the focus, and list the keys.", True, True),
     Action("commands", "app", "ctrl+p,alt+p", "Commands", "Find and run any command by its name.", True, True),
     Action("quit", "app", "ctrl+q,alt+q", "Quit", "Leave; everything is saved.", False, True),
-    Action("suspend", "app", "ctrl+z", "Suspend", "Put localchat into the background (fg brings it back).", False, True),
+    Action("suspend", "app", "ctrl+z", "Suspend", "Go into the background (fg brings it back).", False, True),
     Action("new-chat", "chat", "ctrl+n,alt+n", "New", "Begin a new chat.", True, True),
     Action("chats", "chat", "ctrl+o,alt+o", "Chats", "Show or hide the list of chats.", True, True),
     Action("panel", "chat", "f6,alt+l", "Panel", "Show or hide the live panel.", False, True),

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from localchat.tui.widgets.turn import Turn
 
 NARROW, WIDE = 100, 150
-_GO_ON = "alt+k goes on with it."
-_MORE_ROOM = "They stay in the chat; alt+s gives the model a longer context, ctrl+n begins a new chat."
+_GO_ON = "{continue-reply} goes on with it."
+_MORE_ROOM = "They stay in the chat; {settings} gives the model a longer context, {new-chat} begins a new chat."
 
 
 class ChatScreen(EngineView, MessageActions):

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from localchat.tui.widgets.token_strip import TokenStrip
 
 _WAYS = {
-    "engine": "alt+z starts the engine again.",
-    "fit": "alt+s opens the settings.",
-    "model": "alt+s opens the settings.",
+    "engine": "{restart} starts the engine again.",
+    "fit": "{settings} opens the settings.",
+    "model": "{settings} opens the settings.",
 }
 
 
@@ -55,7 +55,7 @@ class EngineView(Screen[None]):
     def _load_ended(self, error: Exception | None) -> None:
         if error is not None:
             self.told_failure(
-                Failed("engine", f"Loading failed: {error}", "alt+z tries again; the log has the details.")
+                Failed("engine", f"Loading failed: {error}", "{restart} tries again; the log has the details.")
             )
 
     def adopt(self, loaded: Loaded) -> None:
@@ -75,7 +75,7 @@ class EngineView(Screen[None]):
         self.desk.live = self.desk.live.tick(monotonic())
         if self.desk.loaded and not self.desk.host.busy and not self.desk.host.backend.alive:
             self.told_failure(
-                Failed("engine", "The engine has ended by itself.", "alt+z starts it again; the chat is kept.")
+                Failed("engine", "The engine has ended by itself.", "{restart} starts it again; the chat is kept.")
             )
 
     def told_failure(self, failed: Failed) -> None:

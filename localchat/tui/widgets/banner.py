@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.widgets import Static
 
 from localchat.sanitize import clean
+from localchat.tui.keymap import worded
 
 
 class Banner(Static):
@@ -15,9 +16,10 @@ class Banner(Static):
         self.display = False
 
     def tell(self, title: str, hint: str = "", *, problem: bool = False) -> None:
-        """Say it."""
+        """Say it; the hint may name keys as `{settings}`."""
         self.set_class(problem, "-problem")
-        self.update(clean("\n".join(filter(None, (f"{'!' if problem else '·'} {title}", hint)))))
+        lines = (f"{'!' if problem else '·'} {title}", worded(self.app, hint))
+        self.update(clean("\n".join(filter(None, lines))))
         self.display = True
 
     def dismiss(self) -> bool:

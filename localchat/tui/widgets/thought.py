@@ -8,6 +8,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from localchat.sanitize import clean
+from localchat.tui.keymap import worded
 
 _MOST = 40_000
 
@@ -48,8 +49,8 @@ class Thought(Vertical):
         is_open = self.has_class("-open")
         words = len(self._text.split())
         state = "thinking" if self._thinking else "thought"
-        self._line.update(
-            f"{'▾' if is_open else '▸'} {state} · {words} words · alt+i {'folds' if is_open else 'unfolds'}"
-        )
+        fold = "folds" if is_open else "unfolds"
+        line = f"{'▾' if is_open else '▸'} {state} · {words} words · {{thinking}} {fold}"
+        self._line.update(worded(self.app, line))
         if is_open:
             self._body.update(Content(clean(self._text[:_MOST])))

@@ -14,6 +14,7 @@ from textual.widgets import Static
 from localchat.chat.conversation import Role
 from localchat.chat.store import Node, State
 from localchat.sanitize import clean
+from localchat.tui.keymap import worded
 from localchat.tui.thinking import split
 from localchat.tui.widgets.reply_text import ReplyText
 from localchat.tui.widgets.thought import Thought
@@ -99,7 +100,7 @@ tokens were accepted, and the seed. The same seed gives the same text again, wit
         parts = split(node.text)
         self._thought.show(parts.thought, thinking=False)
         await self._body.update(shortened(clean(parts.answer)))
-        self._foot.update(summary_line(node))
+        self._foot.update(worded(self.app, summary_line(node)))
 
     def begin(self) -> None:
         """A reply is about to be written."""
@@ -132,11 +133,11 @@ tokens were accepted, and the seed. The same seed gives the same text again, wit
         self.node, self._version = node, version
         self._thought.show(parts.thought, thinking=False)
         self.query_one(".head", Static).update(self._heading())
-        self._foot.update(summary_line(node))
+        self._foot.update(worded(self.app, summary_line(node)))
 
     def note(self, line: str) -> None:
         """Something that was found out about this message, below it."""
-        self._foot.update(f"{summary_line(self.node)}\n{line}")
+        self._foot.update(f"{worded(self.app, summary_line(self.node))}\n{line}")
 
     def toggle_thought(self) -> None:
         """Unfold or fold what was thought."""
@@ -169,20 +170,20 @@ def shortened(text: str) -> str:
 
 
 _ENDINGS = {
-    "length": "stopped at the length limit · alt+k goes on",
+    "length": "stopped at the length limit · {continue-reply} goes on",
     "context": "the context is full",
-    "cancelled": "stopped · alt+k goes on",
+    "cancelled": "stopped · {continue-reply} goes on",
 }
 
 
 def summary_line(node: Node) -> str:
-    """How a reply came about, in one line."""
+    """How a reply came about, in one line (with keys as `keymap.worded` takes them)."""
     summary = node.summary
     if summary is None:
         states = {
-            State.WRITING: "cut off when localchat ended · alt+k goes on",
+            State.WRITING: "cut off when localchat ended · {continue-reply} goes on",
             State.STOPPED: _ENDINGS["cancelled"],
-            State.FAILED: "cut off by a failure · alt+k goes on",
+            State.FAILED: "cut off by a failure · {continue-reply} goes on",
         }
         return states.get(node.state, "edited" if node.role is Role.ASSISTANT else "")
     parts = [

@@ -8,6 +8,7 @@ from textual.widgets import Static
 from localchat.chat.events import Loaded
 from localchat.models.plan import STARTER
 from localchat.sanitize import clean
+from localchat.tui.keymap import worded
 
 _GUIDE = (
     "What is speculative decoding?",
@@ -21,6 +22,9 @@ class Welcome(Static):
 
     def __init__(self) -> None:
         super().__init__("", markup=False)
+
+    def on_mount(self) -> None:
+        """Nothing is loaded yet."""
         self.told(None)
 
     def told(self, loaded: Loaded | None) -> None:
@@ -33,11 +37,12 @@ class Welcome(Static):
                 ("You talk to the built-in guide: two small models that know localchat and", ""),
                 ("speculative decoding, and little else. Ask it", ""),
                 *((f"   › {question}", "$accent") for question in _GUIDE),
-                ("F2 (or alt+s) chooses a model of your own.", ""),
+                (worded(self.app, "{settings} chooses a model of your own."), ""),
             ]
         else:
             pace = f"{loaded.plain_tokens_per_second:.0f} tok/s without drafts"
             rows += [(f"{clean(loaded.model_name)} is ready: {pace}.", "")]
             rows += [(clean(note), "$text-muted") for note in loaded.notes]
-        rows += [("", ""), ("F5 switches drafting · F4 shows the tokens · F1 helps", "$text-muted")]
+        keys = "{accelerate} switches drafting · {tokens} shows the tokens · {help} helps · {commands} finds the rest"
+        rows += [("", ""), (worded(self.app, keys), "$text-muted")]
         self.update(Content("\n").join(Content.styled(text, style) for text, style in rows))
