@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 from localchat.chat.events import Event, Failed, Finished, Reply, Wrote
 from localchat.chat.records import Node, State, StoreError, Summary, Written
@@ -38,6 +39,7 @@ class Recorder:
         self._state = State.WRITING
         self._closing = False
         self._changed = True
+        self._tried = False
         self._wake = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="recorder", daemon=True)
         self._thread.start()
@@ -61,6 +63,27 @@ class Recorder:
                 self._end(State.STOPPED if stopped else State.COMPLETE)
             elif isinstance(event, Failed):
                 self._end(State.FAILED)
+
+    @property
+    def node(self) -> Node:
+        """The message as it is written, whether or not it could be saved."""
+        summary = Summary.of(self._reply) if self._reply else self._node.summary
+        return replace(self._node, text=self._text, state=self._state, summary=summary)
+
+    @property
+    def saved(self) -> bool:
+        """All of it is on the disk, and nothing more comes."""
+        return self._tried and not self.problem
+
+    def finish(self, timeout: float = 2.0) -> None:
+        """Wait until the whole message is saved or cannot be; a reply without an end counts as stopped.
+
+        What cannot be saved is tried again until `close`.
+        """
+        with self._wake:
+            if self._state is State.WRITING:
+                self._end(State.STOPPED)
+            self._wake.wait_for(lambda: self._tried, timeout)
 
     def close(self, timeout: float = 2.0) -> None:
         """Save what there is and end; a reply without an end counts as stopped."""
@@ -86,6 +109,9 @@ class Recorder:
                 continue
             saved = self._save(text, state, changed=changed)
             last = time.monotonic()
+            with self._wake:
+                self._tried = state is not State.WRITING
+                self._wake.notify_all()
             if (saved and state is not State.WRITING) or closing:
                 return
             if not saved:

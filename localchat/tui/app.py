@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import PurePath
 from time import monotonic
 from typing import ClassVar
 
 from textual import work
+from textual.actions import ActionParseResult
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
+from textual.dom import DOMNode
+from textual.filter import LineFilter
 from textual.screen import Screen
 
+from localchat.chat.records import StoreError
 from localchat.models.plan import LoadPlan
 from localchat.tui import theme
 from localchat.tui.desk import Desk
+from localchat.tui.gate import Gate
 from localchat.tui.host import FRAME
 from localchat.tui.keymap import OFF, apply, spelled
 from localchat.tui.keys import bindings
@@ -63,10 +69,12 @@ class LocalChat(App[None]):
         self._first_start = first_start
         self._notices = (*notices, *theme.register_all(self, desk.resolved.settings.theme))
         self._interrupted = -_TWICE
+        self._gate = Gate()
         self._chat = ChatScreen(desk, chat)
 
     def on_mount(self) -> None:
         """The first screen; whatever takes time comes after the first frame."""
+        self._catch_signals()
         self.push_screen(self._chat)
         self.call_after_refresh(self._begin)
 
@@ -76,10 +84,10 @@ class LocalChat(App[None]):
         gc.freeze()
         self.set_interval(FRAME, self._frame)
         self.set_interval(_ALIVE, self._chat.watch_engine)
+        self.set_interval(_ALIVE, self._chat.watch_store)
         theme.watch(self)
         for notice in (*self._notices, *apply(self, self.desk.file)):
             self.notify(notice, severity="warning", timeout=10, markup=False)
-        self._catch_signals()
         if self._first_start:
             self._start()
         else:
@@ -88,6 +96,9 @@ class LocalChat(App[None]):
     async def _frame(self) -> None:
         self.desk.host.drain()
         await self._chat.paint()
+        box = self._chat.composer.box
+        if box.has_focus:  # it moves without a key, and input methods write where the terminal's own cursor is
+            self.cursor_position = box.cursor_screen_offset
 
     @work
     async def _start(self) -> None:
@@ -99,9 +110,36 @@ class LocalChat(App[None]):
     def _catch_signals(self) -> None:
         """The end of the session or of the terminal is no crash: everything is saved and the engine goes too."""
         loop = asyncio.get_running_loop()
-        for name in ("SIGTERM", "SIGHUP"):
+        for name in ("SIGTERM", "SIGHUP", "SIGINT"):
             if number := getattr(signal, name, None):
-                loop.add_signal_handler(number, self.exit)
+                with suppress(NotImplementedError):  # Windows
+                    loop.add_signal_handler(number, self.exit)
+
+    def _watch_app_focus(self, focus: bool) -> None:  # noqa: FBT001 - as textual has it
+        """Another window is used, or this one again. Nothing looks otherwise, so the transcript is not styled anew."""
+        screen, left = self.screen, self._last_focused_on_app_blur
+        if not focus:
+            self._last_focused_on_app_blur = screen.focused
+            screen.set_focus(None)
+        elif left is not None and left in screen.focus_chain and screen.focused is None:
+            screen.set_focus(left, scroll_visible=False, from_app_focus=True)
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Whatever a key does: where the store fails it is said, and the key can be pressed again."""
+        try:
+            return await super().run_action(action, default_namespace, namespaces)
+        except StoreError as error:
+            self._chat.tell_store(error)
+            return True
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Nothing reaches the terminal but by the gate."""
+        return (*super().get_line_filters(), self._gate)
 
     def get_key_display(self, binding: Binding) -> str:
         """Keys as people write them, short enough for the foot of a narrow screen."""

@@ -147,10 +147,10 @@ def _sentence(text: str) -> str:
 
 
 def comes_to(estimate: Estimate, loaded: Loaded | None, *, changed: bool) -> str:
-    """What the plan on the screen comes to, against what is loaded now."""
+    """What a plan comes to, against what is loaded now; keys are named as `keymap.worded` takes them."""
     memory = estimate.memory
     if not memory.fits:
-        return f"{gib(memory.shortfall)} too much. Enter shows what would fit."
+        return f"{gib(memory.shortfall)} too much. {{apply}} shows what would fit."
     if loaded is None or changed:
         now = f" (now {rate(loaded.plain_tokens_per_second)})" if loaded else ""
         drafted = f"≈ {rate(estimate.drafted)} with drafts"

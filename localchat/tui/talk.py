@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -12,8 +13,9 @@ from localchat.chat.backend import Backend, ReplyOptions
 from localchat.chat.conversation import Conversation, Role
 from localchat.chat.events import Failed, Finished, Reply, ReplyEvent
 from localchat.chat.recorder import Recorder
-from localchat.chat.store import Chat, Node, State, Store, Written
+from localchat.chat.store import Chat, Node, State, Store, StoreError, Written
 from localchat.engine.types import Sampling, common_prefix
+from localchat.errors import LocalchatError
 from localchat.tui.desk import Desk
 from localchat.tui.host import Job
 
@@ -66,6 +68,7 @@ class Talk:
         self.chat: Chat | None = None
         self.writing: Writing | None = None
         self.waiting: deque[str] = deque()
+        self._unsaved: list[Recorder] = []
 
     def open(self, chat: int) -> list[Node]:
         """Take up a chat; its last messages."""
@@ -101,12 +104,13 @@ class Talk:
 
     def accelerate(self, *, on: bool) -> None:
         """Switch drafting, in the running reply too, and remember it with the chat."""
+        if self.writing:
+            self._desk.host.accelerate(on=on)
         if self.chat:
+            self.chat = replace(self.chat, accelerate=on)
             self.chat = self._store.save(replace(self._store.chat(self.chat.id), accelerate=on))
         else:
             self._desk.accelerate = on
-        if self.writing:
-            self._desk.host.accelerate(on=on)
 
     def keep_draft(self, text: str) -> None:
         """Keep what is typed and not sent."""
@@ -158,7 +162,9 @@ class Talk:
 
     def version(self, node: Node) -> tuple[int, int]:
         """A message's place among its versions, and their number."""
-        versions = self._store.versions(node.id)
+        versions: list[int] = []
+        with suppress(StoreError):  # it is only for show
+            versions = self._store.versions(node.id)
         return (versions.index(node.id) + 1 if node.id in versions else 1), max(1, len(versions))
 
     def context_used(self) -> int:
@@ -171,12 +177,28 @@ class Talk:
         """A reply's tokens and rounds, if they were kept."""
         return self._store.written(node.id)
 
-    def settle(self) -> bool:
-        """Take what a crash cut off for a stopped reply; True if there was such a thing."""
+    def settle(self) -> list[Node]:
+        """Take what a crash cut off for stopped replies, which are returned; one without a word is taken out."""
         cut = self._store.interrupted(self.chat.id) if self.chat else []
-        for node in cut:
-            self._store.keep(node.id, node.text, State.STOPPED)
-        return bool(cut)
+        with suppress(StoreError):  # a full disk: it stays as it is, and can be continued all the same
+            for node in cut:
+                self._store.keep(node.id, node.text, State.STOPPED)
+                if not node.text:
+                    self._store.remove(node.id)
+            self.reread()
+        return cut
+
+    def unsaved(self) -> str:
+        """Why replies that were written are not on the disk; empty if they are."""
+        self._unsaved = [recorder for recorder in self._unsaved if not recorder.saved]
+        running = [self.writing.recorder] if self.writing else []
+        return next((recorder.problem for recorder in (*running, *self._unsaved) if recorder.problem), "")
+
+    def close(self) -> None:
+        """Save what is on the way, and what could not be saved before."""
+        running = [self.writing.recorder] if self.writing else []
+        for recorder in (*running, *self._unsaved):
+            recorder.close()
 
     def stop(self) -> bool:
         """Stop the reply; False if there is none."""
@@ -241,15 +263,21 @@ class Talk:
         writing.job = self._desk.host.run(source, sink, lambda error: self._ended(writing, error), writing.recorder)
 
     def _ended(self, writing: Writing, error: Exception | None) -> None:
-        writing.recorder.close()
+        recorder = writing.recorder
+        recorder.finish()
         self.writing = None
+        if not recorder.saved:
+            self._unsaved.append(recorder)
         failed = writing.failed
-        if error is not None and failed is None:
+        if isinstance(error, LocalchatError):
+            failed = Failed(error.kind, error.message, error.hint)
+        elif error is not None and failed is None:
             failed = Failed("engine", f"The reply could not be written: {error}", "Try again; the log has the details.")
-        node = self._store.node(writing.node.id)
-        if not node.text and writing.reply is None:
-            self._store.remove(node.id)
-        self.reread()
+        node = recorder.node
+        with suppress(StoreError):  # it is told once a second as long as it lasts
+            if not node.text and writing.reply is None:
+                self._store.remove(node.id)
+            self.reread()
         self._view.ended(node, failed)
 
     def verify(self, node: Node, done: VerifyDone) -> bool:

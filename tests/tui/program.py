@@ -38,7 +38,7 @@ def main() -> None:
     """Be the program."""
     script: Script = pickle.loads(base64.b64decode(sys.argv[1]))
     if script.disk:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (script.disk, script.disk))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (script.disk, resource.RLIM_INFINITY))
     client.Worker = partial(client.Worker, script.engine)  # type: ignore[misc, assignment]
     sys.argv = ["localchat", *script.arguments]
     run()

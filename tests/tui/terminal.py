@@ -54,11 +54,17 @@ class Terminal:
             if not self.ended(5.0):
                 os.kill(self.pid, signal.SIGKILL)
                 self.ended(5.0)
-        self._reader.join(timeout=2.0)
-        os.close(self._fd)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the window."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            self._reader.join(timeout=2.0)
+            os.close(fd)
 
     def _read(self) -> None:
-        while True:
+        while self._fd >= 0:
             try:
                 if not select.select([self._fd], [], [], 0.5)[0]:
                     if self.status is not None:
@@ -121,6 +127,12 @@ class Terminal:
             else:
                 time.sleep(0.01)
         return True
+
+    @property
+    def cooked(self) -> bool:
+        """The terminal is as a shell wants it: it echoes, and hands over lines."""
+        flags: int = termios.tcgetattr(self._fd)[3]
+        return bool(flags & termios.ECHO and flags & termios.ICANON)
 
     def cpu_seconds(self) -> float:
         """Processor time of the command's own process so far."""

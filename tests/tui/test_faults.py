@@ -7,22 +7,22 @@ import shutil
 import signal
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets._toast import Toast
 
 from localchat import config
 from localchat.chat import opening
-from localchat.chat.backend import Backend
 from localchat.chat.conversation import Role
 from localchat.chat.database import Database
 from localchat.chat.events import Failed
-from localchat.chat.store import State, Store, StoreError, open_store
+from localchat.chat.store import Opened, State, Store, StoreError, open_store
 from localchat.models.plan import LoadPlan
 from localchat.tui import clipboard
 from localchat.tui.app import LocalChat
@@ -81,25 +81,39 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return disk
 
 
-def opened(backend: Backend, file: Path) -> LocalChat:
-    """The app over a store file, with what opening it has to say."""
-    found = open_store(file)
+def opened(file: Path) -> LocalChat:
+    """The app over a store file."""
+    return over(open_store(file))
+
+
+def over(found: Opened) -> LocalChat:
+    """The app over a store, with what opening it had to say."""
     none = config.File(Path("config.toml"))
-    desk = Desk(Host(backend), found.store, none, config.resolve(none, {}, {}), LoadPlan())
+    desk = Desk(Host(Scripted()), found.store, none, config.resolve(none, {}, {}), LoadPlan())
     return LocalChat(desk, notices=tuple(filter(None, [found.notice])))
 
 
 def flat(app: LocalChat) -> str:
-    """The words of the screen, wherever lines and boxes break them."""
-    return " ".join(word for word in screen_text(app).split() if word.strip("▌│▎▏▕┃"))
+    """The words of the screen in small letters, wherever lines and boxes break them."""
+    words = [word for word in screen_text(app).split() if word.strip("▌│▎▏▕┃")]
+    toasts = [str(toast.render()) for toast in app.screen.query(Toast) if toast.region]  # over other words
+    return " ".join((*words, *toasts)).lower()
 
 
 async def shows(pilot: Pilot[Any], app: LocalChat, *words: str) -> None:
     """Wait for words on the screen."""
     try:
-        await wait_until(pilot, lambda: all(each in flat(app) for each in words))
+        await wait_until(pilot, lambda: all(each.lower() in flat(app) for each in words))
     except AssertionError:
         raise AssertionError(screen_text(app)) from None
+
+
+@asynccontextmanager
+async def speaking(app: LocalChat, size: tuple[int, int] = (160, 40)) -> AsyncIterator[Pilot[Any]]:
+    """The app, with its model loaded, and with what it has to say."""
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await wait_until(pilot, lambda: app.desk.loaded is not None and not app.desk.host.busy)
+        yield pilot
 
 
 async def works(pilot: Pilot[Any], app: LocalChat, question: str = "Still there?") -> None:
@@ -163,27 +177,28 @@ def old(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def nobody() -> Iterator[Path]:
-    """A folder for all, and for the test a user to whom file rights apply: they do not to root."""
+def shared() -> Iterator[Path]:
+    """A folder that every user can reach: to root, file rights do not apply."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
-    root = os.geteuid() == 0
     yield folder
-    if root:
-        os.seteuid(0)
     shutil.rmtree(folder)
 
 
-async def test_a_store_that_is_read_only(old: Path, nobody: Path) -> None:
+async def test_a_store_that_is_read_only(old: Path, shared: Path) -> None:
     """Guards the chats of a backup or of another user: they are shown, and new ones are kept until the end."""
-    copy = nobody / "chats.db"
+    copy = shared / "chats.db"
     shutil.copyfile(old, copy)
     copy.chmod(0o444)
-    nobody.chmod(0o555)
+    shared.chmod(0o555)
     if os.geteuid() == 0:
         os.seteuid(65534)
-    app = opened(Scripted(), copy)
-    async with running(app, (160, 40)) as pilot:
+    try:
+        found = open_store(copy)
+    finally:
+        os.seteuid(os.getuid())
+    app = over(found)
+    async with speaking(app) as pilot:
         await shows(pilot, app, "kept in memory until you leave", "writable", "the old chat")
         await works(pilot, app)
 
@@ -192,8 +207,8 @@ async def test_a_store_that_another_program_holds(old: Path) -> None:
     """Guards against a start that hangs: the old chats are shown, and the way on is said."""
     with closing(sqlite3.connect(old, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        app = opened(Scripted(), old)
-        async with running(app, (160, 40)) as pilot:
+        app = opened(old)
+        async with speaking(app) as pilot:
             await shows(pilot, app, "held by another program", "Close that program")
             await works(pilot, app)
 
@@ -201,8 +216,8 @@ async def test_a_store_that_another_program_holds(old: Path) -> None:
 async def test_a_store_that_is_damaged(old: Path) -> None:
     """Guards the damaged file: it is kept aside under a name that is said, and a new one is started."""
     old.write_bytes(b"no database " * 400)
-    app = opened(Scripted(), old)
-    async with running(app, (160, 40)) as pilot:
+    app = opened(old)
+    async with speaking(app) as pilot:
         await shows(pilot, app, "The chats were damaged", "a new file is started")
         await works(pilot, app)
     [aside] = old.parent.glob("chats.db.corrupt-*")
@@ -217,8 +232,8 @@ async def test_a_store_of_a_newer_version(old: Path) -> None:
         db.execute("PRAGMA user_version = 99")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = old.read_bytes()
-    app = opened(Scripted(), old)
-    async with running(app, (160, 40)) as pilot:
+    app = opened(old)
+    async with speaking(app) as pilot:
         await shows(pilot, app, "newer localchat", "Update localchat")
         await works(pilot, app)
     assert old.read_bytes() == before
@@ -237,7 +252,7 @@ async def test_another_program_takes_the_store_while_a_reply_is_written(
             other.execute("BEGIN IMMEDIATE")
             await shows(pilot, app, "cannot be saved now: Another program holds the chats")
         await settled(pilot, app)
-        await wait_until(pilot, lambda: not chat_of(app).query_one(Banner).display)
+        await shows(pilot, app, "The reply is saved now.")
     assert said(store) == ["Go.", LONG]
 
 
@@ -253,8 +268,7 @@ async def test_the_disk_fills_up_while_a_reply_is_written(make_app: MakeApp, sto
         await shows(pilot, app, "the end.", "The reply cannot be saved now")
         disk.full = None
         await wait_until(pilot, lambda: said(store) == ["Go.", LONG + "the end."])
-        await shows(pilot, app, "the end.")
-        await wait_until(pilot, lambda: not chat_of(app).query_one(Banner).display)
+        await shows(pilot, app, "the end.", "The reply is saved now.")
         await works_long(pilot, app)
 
 
@@ -352,7 +366,7 @@ async def test_a_broken_theme(home: Path, make_app: MakeApp) -> None:
     folder.mkdir(parents=True)
     (folder / "mine.toml").write_text('name = "mine"\nbase = "dark"\nprimary = \n')
     app = make_app(Scripted(), theme="mine")
-    async with running(app, (160, 40)) as pilot:
+    async with speaking(app) as pilot:
         await shows(pilot, app, "mine.toml", "line 3")
         assert app.theme == "dark"
         await works(pilot, app)
@@ -362,7 +376,7 @@ async def test_no_clipboard(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) 
     """Guards servers: copying claims no more than what is certain."""
     monkeypatch.setattr(clipboard, "program", lambda: ())
     app = make_app(Scripted())
-    async with running(app) as pilot:
+    async with speaking(app) as pilot:
         await works(pilot, app)
         await pilot.press("alt+y")
         await shows(pilot, app, "Sent to the terminal's clipboard.")
@@ -524,11 +538,12 @@ async def test_a_model_that_is_gone(make_app: MakeApp) -> None:
 
 async def test_a_question_without_a_model(make_app: MakeApp, store: Store) -> None:
     """Guards a question after a failed load: it is kept, and the way to an answer is said."""
-    with real_child(Scripted(load_failure=Failed("fit", "It needs 9 GiB.", "Would fit: nf4."))) as worker:
-        app = make_app(worker)
-        async with app.run_test(size=(120, 40)) as pilot:
-            await shows(pilot, app, "It needs 9 GiB.")
-            await say(pilot, app, "Anyone?")
-            await settled(pilot, app)
-            await shows(pilot, app, "Anyone?", "No model is loaded.", "alt+s")
+    unloaded = Failed("generation", "No model is loaded.", "Load one first.")
+    backend = Scripted(load_failure=Failed("fit", "It needs 9 GiB.", "Would fit: nf4."), reply_failure=unloaded)
+    app = make_app(backend)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, app, "It needs 9 GiB.")
+        await say(pilot, app, "Anyone?")
+        await settled(pilot, app)
+        await shows(pilot, app, "Anyone?", "No model is loaded.", "alt+s opens the settings")
     assert said(store) == ["Anyone?"]

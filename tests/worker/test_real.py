@@ -90,11 +90,14 @@ def test_survey_says_what_there_is(ready: Worker) -> None:
 
 
 def test_switching_at_any_round_changes_no_text(ready: Worker) -> None:
-    """Guards F5: at a random round of 50 replies at temperature 0.8, off or on and perhaps back, all texts equal."""
+    """Guards F5: at a random round of 50 replies at temperature 0.8, off or on and perhaps back, all texts equal.
+
+    What they equal is written without the switch, every fifth time without drafts.
+    """
     luck, mixed = random.Random(11), 0
     for seed in range(50):
         options = ReplyOptions(Sampling(temperature=0.8, seed=seed), max_tokens=80, fresh=True)
-        plain = finish(ready.reply(QUESTION, replace(options, method="off")))
+        unswitched = finish(ready.reply(QUESTION, replace(options, method="off" if seed % 5 == 0 else "")))
         on = luck.random() < 0.5
         switches = sorted(luck.sample(range(12), luck.randint(1, 3)))
         rounds: list[bool] = []
@@ -107,7 +110,7 @@ def test_switching_at_any_round_changes_no_text(ready: Worker) -> None:
                 on = not on
                 ready.accelerate(on)
             if isinstance(event, Finished):
-                assert event.reply.token_ids == plain.token_ids, seed
+                assert event.reply.token_ids == unswitched.token_ids, seed
         mixed += len(set(rounds)) == 2
     assert mixed >= 15, "the switch came too late to prove anything"
 

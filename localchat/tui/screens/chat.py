@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 NARROW, WIDE = 100, 150
 _GO_ON = "{continue-reply} goes on with it."
+_AGAIN = "{regenerate} asks again."
 _MORE_ROOM = "They stay in the chat; {settings} gives the model a longer context, {new-chat} begins a new chat."
 
 
@@ -64,8 +65,8 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         self._turn: Turn | None = None
         self._unwritten: list[str] = []
         self._dirty = False
-        self._editing: Node | None = None
         self._stopping = False
+        self._follow = True
 
     def compose(self) -> ComposeResult:
         """What the first frame needs; the rest follows it."""
@@ -81,7 +82,8 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         """Show what there is first; the model is loaded once it is on the screen."""
         self.composer.focus()
         if self._first is not None:
-            await self.open_chat(self._first)
+            with self.telling():
+                await self.open_chat(self._first)
         else:
             await self._show_nothing()
 
@@ -119,18 +121,23 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         """Show a chat; `node` is a message to go to."""
         if self._busy_elsewhere(chat):
             return
-        self._keep_draft(self.composer.value)
+        self.keep_draft(self.composer.value)
         self.talk.open(chat)
-        cut_off = self.talk.settle()
+        with self.telling():
+            self._tell_cut_off(self.talk.settle())
         if node is not None:
             self.talk.go_to(node)
         await self.show_branch()
         if self.talk.chat:
             self.composer.load_text(self.talk.draft)
-            if cut_off:
-                self.banner.tell("The last reply was cut off when localchat ended; what was written is here.", _GO_ON)
         self._settle()
         self.composer.focus()
+
+    def _tell_cut_off(self, cut: list[Node]) -> None:
+        if cut and cut[-1].text:
+            self.banner.tell("The last reply was cut off when localchat ended; what was written is here.", _GO_ON)
+        elif cut:
+            self.banner.tell("The last reply was cut off before its first word.", _AGAIN)
 
     def _busy_elsewhere(self, chat: int | None) -> bool:
         now = self.talk.chat.id if self.talk.chat else None
@@ -165,7 +172,7 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         """Begin a new chat."""
         if self._busy_elsewhere(None):
             return
-        self._keep_draft(self.composer.value)
+        self.keep_draft(self.composer.value)
         await self._show_nothing()
         self._settle()
         self.composer.focus()
@@ -174,7 +181,8 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         """A chat was chosen."""
         if self.has_class("-narrow"):
             self.remove_class("-chats")
-        await self.open_chat(message.chat_id, message.node_id)
+        with self.telling():
+            await self.open_chat(message.chat_id, message.node_id)
 
     def on_chat_list_renamed(self) -> None:
         """A chat has another title."""
@@ -184,26 +192,18 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         """A chat was deleted."""
         if self.talk.chat and self.talk.chat.id == message.chat_id:
             self.talk.stop()
-            await self._show_nothing()
+            with self.telling():
+                await self._show_nothing()
 
     # -- writing
 
     @on(Composer.Changed)
     def _changed(self, message: Composer.Changed) -> None:
-        self._keep_draft(message.text)
-
-    def _keep_draft(self, text: str) -> None:
-        if self._editing is not None:
-            return
-        try:
-            self.talk.keep_draft(text)
-        except StoreError as error:
-            self.banner.tell(f"What you write cannot be saved now: {error}", "It stays here; make room on the disk.")
+        self.keep_draft(message.text)
 
     @on(Composer.Submitted)
     async def _submitted(self, message: Composer.Submitted) -> None:
-        editing, self._editing = self._editing, None
-        self.remove_class("-editing")
+        editing, self.editing = self.editing, None
         if self.talk.writing is not None:
             self.talk.waiting.append(message.text)
             self._show_waiting()
@@ -220,19 +220,18 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
                 if node.role is Role.ASSISTANT:
                     await self.show_branch()
         except StoreError as error:
-            self.banner.tell(
-                f"The message cannot be stored: {error}", "It is back below; make room on the disk.", problem=True
-            )
+            self.banner.tell(f"The message cannot be stored: {error}", f"It is back below. {error.hint}", problem=True)
+            self.editing = editing
             self.composer.load_text(text)
             return
-        self._keep_draft("")
-        self.composer.set_history(self.desk.store.history())
+        self.keep_draft("")
+        with self.telling():
+            self.composer.set_history(self.desk.store.history())
 
     def load_into_composer(self, node: Node) -> None:
         """Begin to change a message."""
-        self._keep_draft(self.composer.value)
-        self._editing = node
-        self.add_class("-editing")
+        self.keep_draft(self.composer.value)
+        self.editing = node
         self.banner.tell("You change a message: enter makes a new version, escape leaves it as it is.")
         self.composer.load_text(node.text)
         self.composer.focus()
@@ -252,11 +251,12 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
             if len(path) and path[-1].id not in mounted:
                 fresh = [said for said in path if said.id not in mounted]
                 if len(fresh) == 1 and await self.transcript.cut(fresh[0].parent):
-                    await self.transcript.add(fresh[0])
+                    await self.transcript.add(fresh[0], follow=self._follow)
                 else:
                     await self.transcript.show(path, max(0, self.talk.count() - 1 - len(path)))
         self.transcript.clear_selection()
-        turn = await self.transcript.add(node, live=True)
+        turn = await self.transcript.add(node, live=True, follow=self._follow)
+        self._follow = True
         turn.begin()
         self._unwritten.insert(0, start)
         self._turn = turn
@@ -278,7 +278,6 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         self._dirty = False
         with self.app.batch_update():
             await self._write_out()
-            self._tell_unsaved()
             self.show_live()
             self._show_context()
 
@@ -304,15 +303,6 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         state = "stopping · " if self._stopping else ""
         return f"{state}{stats.tokens} tokens · {stats.tokens_per_second:.0f} tok/s · escape stops"
 
-    def _tell_unsaved(self) -> None:
-        writing = self.talk.writing
-        if writing and writing.recorder.problem:
-            self.banner.tell(
-                f"The reply cannot be saved now: {writing.recorder.problem}",
-                "It goes on; make room on the disk.",
-                problem=True,
-            )
-
     def ended(self, node: Node, failed: Failed | None) -> None:
         """A reply is over."""
         self.call_next(self._end, node, failed)
@@ -334,6 +324,7 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
             self.talk.waiting.clear()
             self.composer.load_text("\n\n".join(filter(None, (held, self.composer.value))))
         elif self.talk.waiting:
+            self._follow = not self.transcript.left  # nobody asked for this one just now
             await self._send(self.talk.waiting.popleft())
         self._show_waiting()
 
@@ -356,9 +347,8 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
             if self._turn:
                 self._turn.progress("stopping …")
             self.show_live()
-        elif self._editing is not None:
-            self._editing = None
-            self.remove_class("-editing")
+        elif self.editing is not None:
+            self.editing = None
             self.banner.dismiss()
             self.composer.load_text(self.talk.draft)
         elif not self.banner.dismiss():
@@ -374,7 +364,8 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
     def switch_acceleration(self) -> None:
         """F5."""
         on = not self.talk.accelerated
-        self.talk.accelerate(on=on)
+        with self.telling():
+            self.talk.accelerate(on=on)
         self.desk.live = self.desk.live.switched(on=on)
         self.show_live()
 
@@ -394,10 +385,3 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
     def action_panel(self) -> None:
         """Show or hide the live panel: beside the chat, or in its place where there is no room."""
         self.toggle_class("-figures")
-
-    def close(self) -> None:
-        """Save what is on the way; called before the app ends."""
-        self._keep_draft(self.composer.value)
-        writing = self.talk.writing
-        if writing is not None:
-            writing.recorder.close()

@@ -10,6 +10,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Grid, Horizontal, VerticalScroll
+from textual.markup import escape
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Select, Static, TextArea
 
@@ -141,7 +142,8 @@ The same **seed** gives the same reply to the same messages; empty, each reply g
             with Horizontal(id="preset-row", classes="row"):
                 yield Label("Sampling")
                 names = [SETTINGS, *(name for name in self._presets if name != SETTINGS), OWN]
-                yield Select([(name, name) for name in names], value=self._named, allow_blank=False, compact=True)
+                shown = [(escape(name), name) for name in names]
+                yield Select(shown, value=self._named, allow_blank=False, compact=True)
             with Grid():
                 for row in ROWS:
                     with Horizontal(classes="row"):

@@ -48,6 +48,7 @@ class EngineView(Screen[None]):
             self.hear(event)
             if isinstance(event, Loaded):
                 self.adopt(event)
+                self._tell_notes(event)
             elif isinstance(event, Failed):
                 self.told_failure(event)
         self.show_live()
@@ -63,6 +64,12 @@ class EngineView(Screen[None]):
         self.desk.loaded, self.desk.plan = loaded, loaded.plan
         self.welcome.told(loaded)
         self.show_live()
+
+    def _tell_notes(self, loaded: Loaded) -> None:
+        """The welcome page has them, if it is there."""
+        if not self.welcome.display:
+            for note in loaded.notes:
+                self.notify(note, timeout=10, markup=False)
 
     def action_restart(self) -> None:
         """Start the engine again."""
@@ -83,7 +90,8 @@ class EngineView(Screen[None]):
         if failed.kind == "engine":
             self.desk.loaded = None
         self.hear(failed)
-        hint = " ".join(filter(None, (failed.hint, _WAYS.get(failed.kind))))
+        way = _WAYS.get(failed.kind) or ("" if self.desk.loaded else _WAYS["model"])
+        hint = " ".join(filter(None, (failed.hint, way)))
         self.banner.tell(failed.title, hint, problem=True)
         self.show_live()
 

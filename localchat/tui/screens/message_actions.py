@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from textual import work
-from textual.screen import Screen
+from textual.actions import SkipAction
+from textual.events import Key, Paste
 
 from localchat.chat.conversation import Role
 from localchat.chat.events import Failed
-from localchat.errors import LocalchatError
 from localchat.tui.desk import Desk
+from localchat.tui.screens.store_view import StoreView
 from localchat.tui.talk import Proof, Talk
 from localchat.tui.widgets.transcript import Transcript
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from localchat.tui.widgets.turn import Turn
 
 
-class MessageActions(Screen[None]):
+class MessageActions(StoreView):
     """The chat screen's actions on messages."""
 
     desk: Desk
@@ -52,13 +53,10 @@ class MessageActions(Screen[None]):
         turn = self._chosen()
         if turn is None or not self._idle():
             return
-        try:
-            node = turn.node
-            if node.role is Role.ASSISTANT and node.parent is not None:
-                node = self.talk.parent(node)
-            self.talk.answer(node)
-        except LocalchatError as error:
-            self.notify(f"{error.message} {error.hint}", severity="error", markup=False)
+        node = turn.node
+        if node.role is Role.ASSISTANT and node.parent is not None:
+            node = self.talk.parent(node)
+        self.talk.answer(node)
 
     def action_edit(self) -> None:
         """Change a message."""
@@ -84,10 +82,11 @@ class MessageActions(Screen[None]):
         if not self._idle():
             return
         turn = self.transcript.selected or self._latest_fork()
-        if turn is None or not self.talk.show_version(turn.node, step):
-            self.notify("There is no other version that way.")
-            return
-        await self.show_branch()
+        with self.telling():
+            if turn is None or not self.talk.show_version(turn.node, step):
+                self.notify("There is no other version that way.")
+                return
+            await self.show_branch()
 
     def _latest_fork(self) -> Turn | None:
         turns = self.transcript.turns
@@ -122,6 +121,24 @@ class MessageActions(Screen[None]):
         text = marked or (turn.text if turn else "")
         if text:
             self.notify(clipboard.copy(self.app, text), markup=False)
+
+    def action_copy_text(self) -> None:
+        """Ctrl+c: what is selected with the mouse; without a selection the key means something else."""
+        if not self.get_selected_text():
+            raise SkipAction
+        self.action_copy_message()
+
+    def on_key(self, event: Key) -> None:
+        """What is typed after a click on the conversation is meant for the composer."""
+        if self.focused is self.transcript and event.is_printable and event.character:
+            self.composer.focus()
+            self.composer.box.insert(event.character)
+
+    def on_paste(self, event: Paste) -> None:
+        """What is pasted then is too."""
+        if self.focused is self.transcript:
+            self.composer.focus()
+            self.composer.box.paste(event.text)
 
     def action_copy_code(self) -> None:
         """Copy a code block; again for the next."""
@@ -173,10 +190,11 @@ class MessageActions(Screen[None]):
         """System message and sampling of this chat."""
         from localchat.tui.screens.chat_options import ChatOptionsScreen, presets
 
-        chat = self.talk.chat or self.desk.store.create(self.desk.system, None, self.desk.accelerate)
-        changed = await self.app.push_screen_wait(ChatOptionsScreen(chat, presets(self.desk.resolved)))
-        if changed is not None:
-            self.talk.chat = self.desk.store.save(changed)
+        with self.telling():
+            chat = self.talk.chat or self.desk.store.create(self.desk.system, None, self.desk.accelerate)
+            changed = await self.app.push_screen_wait(ChatOptionsScreen(chat, presets(self.desk.resolved)))
+            if changed is not None:
+                self.talk.chat = self.desk.store.save(changed)
 
     @work
     async def action_export(self) -> None:
@@ -186,7 +204,8 @@ class MessageActions(Screen[None]):
         if self.talk.chat is None:
             self.notify("There is nothing to export yet.")
             return
-        self.notify(await export(self, self.desk.store, self.talk.chat), markup=False)
+        with self.telling():
+            self.notify(await export(self, self.desk.store, self.talk.chat), markup=False)
 
 
 def code_blocks(text: str) -> list[str]:

@@ -19,6 +19,7 @@ from localchat.tui import keeping
 from localchat.tui.choices import beside, notes, size
 from localchat.tui.choosing import PROFILE, Choosing, what_is_loaded
 from localchat.tui.desk import Desk
+from localchat.tui.keymap import worded
 from localchat.tui.keys import bindings
 from localchat.tui.reload import Outcome, Reload
 from localchat.tui.screens.settings_view import SettingsView
@@ -26,7 +27,7 @@ from localchat.tui.widgets.choice_row import ChoiceRow
 from localchat.tui.widgets.load_line import LoadLine
 
 _LOOKING = "Looking at this machine and its models…"
-_BUSY = "Something is being loaded; the choices follow when it is done. Enter stops it."
+_BUSY = "Something is being loaded; the choices follow when it is done. {apply} stops it."
 
 
 class SettingsScreen(SettingsView):
@@ -47,7 +48,7 @@ class SettingsScreen(SettingsView):
         """Ask what there is; the rows follow when it is known."""
         self.titled("")
         waits = self.desk.loaded is None and self.desk.host.busy
-        self.say(_BUSY if waits else _LOOKING)
+        self.say(worded(self.app, _BUSY) if waits else _LOOKING)
         self._machine = what_is_loaded(self.desk)
         if self._machine is None:
             self._survey(self.desk.resolved.settings.device)
@@ -179,7 +180,10 @@ class SettingsScreen(SettingsView):
         if not problem:
             self.desk.file = keeping.again(self.desk.file)
             self.profile, self._reference = name, self.choosing.plan
-        self.tell(problem or f"Kept as the profile {name}; enter loads it, and it is used from then on.")
+        self.tell(
+            problem
+            or f"Kept as the profile {name}; {worded(self.app, '{apply}')} loads it, and it is used from then on."
+        )
         self._show()
 
     # -- applying
@@ -232,7 +236,8 @@ class SettingsScreen(SettingsView):
     def _heard(self) -> None:
         if not self.is_running:
             return
-        words = "what worked before · Esc stops" if self._reload.returning else "Esc stops"
+        stops = worded(self.app, "{leave-settings} stops")
+        words = f"what worked before · {stops}" if self._reload.returning else stops
         self.query_one(LoadLine).show(self._reload.step, words)
 
     def _ended(self, outcome: Outcome) -> None:

@@ -20,7 +20,7 @@ from localchat.tui.choices import comes_to, explained, legend, size
 from localchat.tui.choosing import PROFILE, Choosing
 from localchat.tui.desk import Desk
 from localchat.tui.figures import MUTED, short_name
-from localchat.tui.keymap import keys_of, spelled
+from localchat.tui.keymap import keys_of, spelled, worded
 from localchat.tui.keys import ACTIONS
 from localchat.tui.widgets.choice_row import Cell, ChoiceRow
 from localchat.tui.widgets.load_line import LoadLine
@@ -36,6 +36,7 @@ _ROWS = (
     ("mode", "Mode"),
     (PROFILE, "Profile"),
 )
+_PROFILES = "A profile is a set of choices with a name. {save-profile} keeps the ones you see under a name of yours."
 _ROOMY, _AIRY = 34, 48
 """Lines of the screen from which each row has a second one, and an empty one after it."""
 
@@ -132,12 +133,12 @@ If a load fails, what worked before is loaded again.
         machine, estimate = choosing.machine, choosing.estimate
         self.titled(f"{machine.title or machine.device} · {size(machine.free)} of {size(machine.total)} GiB for models")
         if estimate is None:
-            self.query_one("#sum", Static).update(_missing(choosing), layout=False)
+            self.query_one("#sum", Static).update(self._missing(choosing), layout=False)
             return
         memory = estimate.memory
         self.query_one(MemoryBar).show(*planned(memory, machine.total))
         self.query_one("#legend", Static).update(self._legend(memory))
-        words = comes_to(estimate, self.desk.loaded, changed=choosing.changed)
+        words = worded(self.app, comes_to(estimate, self.desk.loaded, changed=choosing.changed))
         style = "bold" if memory.fits else "bold $error"
         self.query_one("#sum", Static).update(Content.styled(words, style), layout=False)
 
@@ -153,13 +154,21 @@ If a load fails, what worked before is loaded again.
             room -= part.cell_length
         return Content("\n").join(lines[1:])
 
+    def _missing(self, choosing: Choosing) -> Content:
+        """Why there is nothing to show for the model that is chosen."""
+        name, left = short_name(choosing.plan.model), choosing.left
+        if left and left.may_try:
+            return Content.styled(f"{name}: {clean(left.reason)}. {worded(self.app, '{apply}')} loads it.", "bold")
+        why = left.reason if left else "it is not on this machine"
+        return Content.styled(clean(f"{name} cannot be chosen: {why}"), "$warning")
+
     def show_words(self) -> None:
         """Say what the choice under the cursor means."""
         choosing, focused = self.choosing, self.focused
         if choosing is None or not isinstance(focused, ChoiceRow):
             return
         if focused.id == PROFILE:
-            self.say("A profile is a set of choices with a name. s keeps the ones you see under a name of yours.")
+            self.say(worded(self.app, _PROFILES))
             return
         row, item = choosing.row(focused.id or ""), choosing.item(focused.id or "")
         if row is None or item is None:
@@ -192,11 +201,3 @@ def _foot(app: App[object]) -> Content:
             name = escape(spelled(keys[0]))
             parts.append(f"[@click=screen.{action.name}][$accent]{name}[/] {action.label.lower()}[/]")
     return Content.from_markup("  ".join(parts))
-
-
-def _missing(choosing: Choosing) -> Content:
-    name, left = short_name(choosing.plan.model), choosing.left
-    if left and left.may_try:
-        return Content.styled(f"{name}: {clean(left.reason)}. Enter loads it.", "bold")
-    why = left.reason if left else "it is not on this machine"
-    return Content.styled(clean(f"{name} cannot be chosen: {why}"), "$warning")

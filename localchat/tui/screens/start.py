@@ -33,11 +33,12 @@ from localchat.tui import keeping
 from localchat.tui.choices import about, summary
 from localchat.tui.desk import Desk
 from localchat.tui.figures import MUTED, rate, short_name
+from localchat.tui.keymap import worded
 
 STARTED = "started"
 """The store's key that says the page was seen."""
 
-_REST = 13
+_REST = 11
 """Lines of the page that are not the list."""
 
 _ELSEWHERE = "or a folder, a .gguf file or a hub id that is on this machine"
@@ -81,7 +82,7 @@ the one of your home; below you can name any other folder, `.gguf` file or hub i
     def compose(self) -> ComposeResult:
         """A welcome, what there is, and a field for what is elsewhere."""
         with Vertical(id="page"):
-            yield Static(_welcome("Looking at this machine and its models…"), id="welcome", markup=False)
+            yield Static(self._welcome("Looking at this machine and its models…"), id="welcome", markup=False)
             yield OptionList(id="models", markup=False)
             yield Input(placeholder=_ELSEWHERE, id="path")
             yield Static("", id="told", markup=False)
@@ -148,7 +149,7 @@ the one of your home; below you can name any other folder, `.gguf` file or hub i
                 "\nNo model of your own is here yet. Get one with `localchat models pull Qwen/Qwen3-0.6B`, or begin "
             )
             words += "with the guide."
-        self.query_one("#welcome", Static).update(_welcome(words))
+        self.query_one("#welcome", Static).update(self._welcome(words))
 
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:
@@ -187,6 +188,11 @@ the one of your home; below you can name any other folder, `.gguf` file or hub i
         """The guide will do."""
         self._take(STARTER)
 
+    def _welcome(self, words: str) -> Content:
+        title = Content.styled("Welcome to localchat", "bold $accent")
+        question = worded(self.app, "Who shall answer? You can change it at any time ({settings}).")
+        return Content("\n").join([title, Content.styled(words, MUTED), Content(""), Content.styled(question, "bold")])
+
     def _tell(self, words: str) -> None:
         self.query_one("#told", Static).update(clean(words))
 
@@ -195,12 +201,6 @@ _KEYS = Content.from_markup(
     "[$accent]↑↓[/] choose  [$accent]Enter[/] begin  [$accent]Tab[/] name another  "
     "[@click=screen.leave][$accent]Esc[/] begin with the guide[/]"
 )
-
-
-def _welcome(words: str) -> Content:
-    title = Content.styled("Welcome to localchat", "bold $accent")
-    question = Content.styled("Who shall answer? You can change it at any time (F2).", "bold")
-    return Content("\n").join([title, Content.styled(words, MUTED), Content(""), question])
 
 
 def _offered(item: Item, *, best: bool) -> Content:

@@ -22,6 +22,11 @@ class Banner(Static):
         self.update(clean("\n".join(filter(None, lines))))
         self.display = True
 
+    @property
+    def pressing(self) -> bool:
+        """It shows a problem."""
+        return bool(self.display) and self.has_class("-problem")
+
     def dismiss(self) -> bool:
         """Put it away; False if there was nothing."""
         shown = bool(self.display)

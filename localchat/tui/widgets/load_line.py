@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from localchat.chat.events import Loading
-from localchat.tui.figures import MUTED, Line, fit, percent, rule
+from localchat.tui.figures import MUTED, Line, fit, percent, plain, rule
 from localchat.tui.widgets.lines import Lines
 
 _BAR = 24
@@ -28,7 +28,7 @@ class LoadLine(Lines):
             return [()]
         share = self._step.done / self._step.total if self._step.total else 0.0
         known = f" {percent(share)}" if self._step.total else ""
-        text = f" {self._step.stage}{known}"
+        text = f" {plain(self._step.stage)}{known}"
         return [
             (
                 *rule(share, _BAR, "$accent"),

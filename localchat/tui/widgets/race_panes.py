@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
+from textual.markup import escape
 
 from localchat.bench.compare import parting
 from localchat.bench.comparison import Race
 from localchat.bench.runner import OFF
+from localchat.tui.figures import plain
 from localchat.tui.race import Track
 from localchat.tui.widgets.race_pane import RacePane
 
@@ -64,7 +66,7 @@ class RacePanes(Horizontal):
         parts_at = parting(race.plain.text, race.fast.text)
         self.plain.load(Track(race.plain), parts_at)
         self.fast.load(Track(race.fast), parts_at)
-        self.fast.border_title = f"accelerated · {race.fast.drafter}"
+        self.fast.border_title = f"accelerated · {escape(plain(race.fast.drafter))}"
         self.fast.border_subtitle = "colour: drafts · bold: target" if race.fast.accepted else ""
 
     @property

@@ -51,6 +51,6 @@ class Thought(Vertical):
         state = "thinking" if self._thinking else "thought"
         fold = "folds" if is_open else "unfolds"
         line = f"{'▾' if is_open else '▸'} {state} · {words} words · {{thinking}} {fold}"
-        self._line.update(worded(self.app, line))
+        self._line.update(worded(self.app, line), layout=False)  # one line: nothing is laid out again
         if is_open:
             self._body.update(Content(clean(self._text[:_MOST])))

@@ -81,10 +81,17 @@ class Transcript(VerticalScroll):
         more.display = bool(line)
         return more
 
-    async def add(self, node: Node, *, live: bool = False) -> Turn:
-        """A new message at the end; the reader goes with it."""
+    @property
+    def left(self) -> bool:
+        """The reader has scrolled away from the end."""
+        return self._anchored and self._anchor_released
+
+    async def add(self, node: Node, *, live: bool = False, follow: bool = True) -> Turn:
+        """A new message at the end; `follow` takes the reader there."""
         turn = self._made(node, live=live)
         await self._turns.mount(turn)
+        if not follow:
+            return turn
         self.anchor()
         turns = self.turns
         if len(turns) > _MOST:

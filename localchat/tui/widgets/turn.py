@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from time import localtime, strftime
 from typing import ClassVar
 
@@ -13,19 +12,17 @@ from textual.widgets import Static
 
 from localchat.chat.conversation import Role
 from localchat.chat.store import Node, State
-from localchat.sanitize import clean
+from localchat.sanitize import clean, clean_from
 from localchat.tui.keymap import worded
+from localchat.tui.markup import short_lines
 from localchat.tui.thinking import split
 from localchat.tui.widgets.reply_text import ReplyText
 from localchat.tui.widgets.thought import Thought
 
 _MOST = 60_000
 """Characters that are laid out; the rest of a message is counted, and kept for copying and export."""
-_LONGEST_LINE = 4_000
 _FOLD = 40
 """Lines of a message of the user's that are shown."""
-_LATE = re.compile(r"^\s{0,3}(\||\[[^\]]+\]:|<)", re.MULTILINE)
-"""Tables, link targets and HTML: what streaming may lay out otherwise than the whole text would be."""
 
 
 class Turn(Vertical):
@@ -99,7 +96,7 @@ tokens were accepted, and the seed. The same seed gives the same text again, wit
             return
         parts = split(node.text)
         self._thought.show(parts.thought, thinking=False)
-        await self._body.update(shortened(clean(parts.answer)))
+        await self._body.update(clean(limited(parts.answer)))
         self._foot.update(worded(self.app, summary_line(node)))
 
     def begin(self) -> None:
@@ -114,10 +111,10 @@ tokens were accepted, and the seed. The same seed gives the same text again, wit
         self._text += text
         parts = split(self._text)
         self._thought.show(parts.thought, thinking=parts.thinking)
-        new = parts.answer[self._shown : _MOST]
-        self._shown += len(new)
-        if new:
-            await self._body.append(clean(new))
+        answer = parts.answer[:_MOST]
+        if len(answer) > self._shown:
+            start, self._shown = self._shown, len(answer)
+            await self._body.append(clean_from(answer, start))
 
     def progress(self, line: str) -> None:
         """What happens now, in the line below; its size does not change, so nothing is laid out again."""
@@ -127,7 +124,7 @@ tokens were accepted, and the seed. The same seed gives the same text again, wit
         """The reply is complete: lay it out once more as a whole where streaming may have got it wrong."""
         parts = split(node.text)
         whole = self._text == node.text and len(parts.answer) <= _MOST and self._shown == len(parts.answer)
-        if not whole or _LATE.search(parts.answer):
+        if not whole or (isinstance(self._body, ReplyText) and self._body.torn()):
             await self.show_node(node, version)
             return
         self.node, self._version = node, version
@@ -137,7 +134,7 @@ tokens were accepted, and the seed. The same seed gives the same text again, wit
 
     def note(self, line: str) -> None:
         """Something that was found out about this message, below it."""
-        self._foot.update(f"{worded(self.app, summary_line(self.node))}\n{line}")
+        self._foot.update(f"{worded(self.app, summary_line(self.node))}\n{clean(line)}")
 
     def toggle_thought(self) -> None:
         """Unfold or fold what was thought."""
@@ -152,21 +149,15 @@ tokens were accepted, and the seed. The same seed gives the same text again, wit
 def folded(text: str, lines: int) -> str:
     """The beginning of a long text, and how much more there is."""
     rows = text.split("\n")
-    shown = shortened("\n".join(rows[:lines]))
+    shown = short_lines(limited("\n".join(rows[:lines])))
     return shown if len(rows) <= lines else f"{shown}\n… {len(rows) - lines} more lines"
 
 
-def shortened(text: str) -> str:
-    """A text that can be laid out in reasonable time: very long lines and very long texts are cut, and say so."""
-    if len(text) > _MOST:
-        text = f"{text[:_MOST]}\n\n… {len(text) - _MOST} more characters (copy or export shows all)"
-    if len(text) <= _LONGEST_LINE:
+def limited(text: str) -> str:
+    """A text that can be laid out in reasonable time: a very long one is cut, and says so."""
+    if len(text) <= _MOST:
         return text
-    lines = text.split("\n")
-    return "\n".join(
-        line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} … {len(line) - _LONGEST_LINE} more characters"
-        for line in lines
-    )
+    return f"{text[:_MOST]}\n\n… {len(text) - _MOST} more characters (copy or export shows all)"
 
 
 _ENDINGS = {

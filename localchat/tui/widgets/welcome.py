@@ -42,7 +42,7 @@ class Welcome(Static):
         else:
             pace = f"{loaded.plain_tokens_per_second:.0f} tok/s without drafts"
             rows += [(f"{clean(loaded.model_name)} is ready: {pace}.", "")]
-            rows += [(clean(note), "$text-muted") for note in loaded.notes]
+        rows += [(clean(note), "$text-muted") for note in (loaded.notes if loaded else ())]
         keys = "{accelerate} switches drafting · {tokens} shows the tokens · {help} helps · {commands} finds the rest"
         rows += [("", ""), (worded(self.app, keys), "$text-muted")]
         self.update(Content("\n").join(Content.styled(text, style) for text, style in rows))

@@ -1,0 +1,407 @@
+"""What users of other terminal chats complain about, and that nothing else here guards: each must not happen again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path, PurePath
+from typing import Any
+
+import pytest
+from textual import events
+from textual.app import App
+from textual.css.stylesheet import Stylesheet
+from textual.geometry import Offset
+from textual.pilot import Pilot
+from textual.screen import Screen
+from textual.widget import Widget
+
+from localchat.chat.conversation import Role
+from localchat.chat.store import Node, State, Store
+from localchat.tui import app as app_module
+from localchat.tui import clipboard, theme
+from localchat.tui.app import LocalChat
+from localchat.tui.screens.chat import ChatScreen
+from localchat.tui.widgets.turn import Turn
+from tests.support.backend import Scripted
+from tests.tui.conftest import MakeApp
+from tests.tui.program import command
+from tests.tui.support import screen_text, wait_until
+from tests.tui.terminal import Terminal
+
+pytestmark = pytest.mark.anyio
+
+FENCE = "```python\ndef f(x):\n    return x\n\n\nfirst = 1\nlast = f(2)\n```\n\n"
+RICH = f"Some **bold** text.\n\n- one\n- two\n\n{FENCE}| a | b |\n|---|---|\n| 1 | 2 |\n\n> quoted\n\nThe end.\n\n"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Textual runs on asyncio."""
+    return "asyncio"
+
+
+TUI = Path(app_module.__file__).parent
+LOOKS: list[str | PurePath] = [TUI / sheet for sheet in LocalChat.CSS_PATH]
+
+
+class Page(App[None]):
+    """Messages in the styles of the chat."""
+
+    CSS_PATH = LOOKS
+
+    def __init__(self) -> None:
+        super().__init__()
+        theme.register_all(self)
+
+
+@asynccontextmanager
+async def running(app: LocalChat, size: tuple[int, int] = (120, 40)) -> AsyncIterator[tuple[Pilot[Any], ChatScreen]]:
+    """The app, with its model loaded."""
+    async with app.run_test(size=size) as pilot:
+        await wait_until(pilot, lambda: app.desk.loaded is not None and not app.desk.host.busy)
+        await pilot.pause()
+        yield pilot, next(screen for screen in app.screen_stack if isinstance(screen, ChatScreen))
+
+
+async def say(pilot: Pilot[Any], screen: ChatScreen, text: str) -> None:
+    """Type and send."""
+    screen.composer.load_text(text)
+    await pilot.press("enter")
+
+
+async def settled(pilot: Pilot[Any], screen: ChatScreen) -> None:
+    """Nothing is being written or waits."""
+    talk = screen.talk
+    await wait_until(pilot, lambda: not talk.waiting and talk.writing is None and screen._turn is None, seconds=30)
+    await pilot.pause()
+
+
+def long_chat(store: Store, messages: int) -> int:
+    """A chat of questions and rich replies."""
+    chat, leaf = store.create(), None
+    for number in range(messages):
+        leaf = store.add(chat.id, leaf, *((Role.ASSISTANT, RICH * 2) if number % 2 else (Role.USER, "Go on."))).id
+    return chat.id
+
+
+# -- streaming
+
+
+MARKDOWN = {
+    "fence": f"Intro\n\n{FENCE}Outro.\n\n~~~\nplain\n~~~\n",
+    "open fence": "Text\n\n```python\nwhile True:\n    pass\n",
+    "list": "- a\n- b\n  - c\n\n    more of c\n- d\n\n1. x\n2. y\n   ```\n   code\n   ```\n3. z\n",
+    "numbers": "Steps:\n\n1. **One**: x\n\n2. **Two**: y\n\n10. ten\n\nend\n",
+    "quote": "> one\n> two\nlazy\n>\n> > nested\n\nafter\n> - l\n> - m\n",
+    "table": "Before\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | `4` |\n\nAfter\n",
+    "table without bars": "a | b\n--- | ---\n1 | 2\n3 | 4\n\nAfter\n",
+    "link targets": "See [one][1] and [two].\n\nMore.\n\n[1]: http://a.example\n\n> [two]: http://b.example 'T'\n",
+    "headings": "Title\n=====\n\nSub\n---\n\n# A\n## B\ntext\n\n***\n",
+    "html": "a\n\n<div>\n\nb\n\n</div>\n\n<!-- c\n\nd -->\n\nend <b>x</b>\n",
+    "separators": "para\u2028still\n\n# head\n\n- a\n- b\n\n```\nx\ny\n```\n\nend\n",
+    "scripts": "漢字 👩‍👩‍👧 e\u0301 \u202e rtl \x1b[31m red\n\n- 漢\n",
+}
+
+
+def shape(widget: Widget) -> list[object]:
+    """Kinds, contents and places of all that a reply is made of."""
+    own = (type(widget).__name__, str(getattr(widget, "_content", "")), widget.region.x, *widget.region.size)
+    return [own, *(shape(child) for child in widget.children)]
+
+
+def reply(text: str) -> Node:
+    """A reply as the store has it."""
+    return Node(1, 1, None, Role.ASSISTANT, text, State.COMPLETE, 0.0, 0.0, None)
+
+
+@pytest.mark.parametrize("text", MARKDOWN.values(), ids=MARKDOWN.keys())
+async def test_a_streamed_reply_ends_as_the_whole_text(text: str) -> None:
+    """Guards what Markdown is torn into when it comes in pieces: blank code blocks, parted lists, dead links."""
+    odds = random.Random(7)
+    app = Page()
+    async with app.run_test(size=(80, 50)) as pilot:
+        whole = Turn(reply(text))
+        await app.mount(whole)
+        await pilot.pause()
+        wanted = shape(whole._body)
+        await whole.remove()
+        for most in (1, 3, 8, 20):
+            turn, at = Turn(reply(""), live=True), 0
+            await app.mount(turn)
+            turn.begin()
+            while at < len(text):
+                step = odds.randint(1, most)
+                await turn.write(text[at : at + step])
+                at += step
+                if odds.random() < 0.1:
+                    await pilot.pause()
+            await turn.finish(reply(text), (1, 1))
+            await pilot.pause()
+            assert shape(turn._body) == wanted
+            await turn.remove()
+
+
+async def test_a_code_block_is_never_blank_while_it_grows() -> None:
+    """Guards code that vanishes or is cut when focus, theme or size change, or when text follows in the same frame."""
+    app = Page()
+    async with app.run_test(size=(80, 30)) as pilot:
+        turn = Turn(reply(""), live=True)
+        await app.mount(turn)
+        turn.begin()
+        await turn.write(FENCE[:24])
+        await pilot.pause()
+        await pilot.click(turn)
+        app.post_message(events.AppBlur())
+        app.post_message(events.AppFocus())
+        await pilot.pause()
+        app.theme = "light"
+        await pilot.pause()
+        assert "def f(x)" in screen_text(app)
+        with app.batch_update():
+            await turn.write(FENCE[24:-10])
+            await turn.write(FENCE[-10:])
+            await turn.write("What follows.")
+        await pilot.pause()
+        text = screen_text(app)
+        assert "last = f(2)" in text
+        assert "What follows." in text
+        await pilot.resize_terminal(60, 20)
+        assert "last = f(2)" in screen_text(app)
+
+
+@pytest.fixture
+def layouts(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When the screen was laid out."""
+    found: list[float] = []
+    lay_out = Screen._refresh_layout
+
+    def counted(self: Screen[Any], *args: Any, **keys: Any) -> None:
+        found.append(time.monotonic())
+        lay_out(self, *args, **keys)
+
+    monkeypatch.setattr(Screen, "_refresh_layout", counted)
+    return found
+
+
+@pytest.mark.parametrize("words", [0, 150], ids=["reading the prompt", "thinking"])
+async def test_ticking_figures_lay_nothing_out(make_app: MakeApp, layouts: list[float], words: int) -> None:
+    """Guards a cost that grows with the chat: ten times a second each of its messages would be laid out again."""
+    text = "<think>" + "word " * words if words else "x"
+    begun: list[float] = []
+    backend = Scripted(text=text, delay=0.02, on_reply=lambda: begun.append(time.monotonic()))
+    app = make_app(backend)
+    async with running(app, (160, 40)) as (pilot, screen):
+        await say(pilot, screen, "Well?")
+        await wait_until(pilot, lambda: app.desk.live.stats.tokens > 20 or not words)
+        await pilot.pause()
+        layouts.clear()
+        if words:
+            before = app.desk.live.stats.tokens
+            await wait_until(pilot, lambda: app.desk.live.stats.tokens > before + 60)
+        assert len(layouts) <= 1
+        await settled(pilot, screen)
+
+
+async def styled(pilot: Pilot[Any], app: LocalChat, monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> int:
+    """How many widgets are styled anew by something."""
+    count = 0
+    apply = Stylesheet.apply
+
+    def counted(self: Stylesheet, *args: Any, **keys: Any) -> None:
+        nonlocal count
+        count += 1
+        apply(self, *args, **keys)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Stylesheet, "apply", counted)
+        act()
+        await pilot.pause(0.1)
+    return count
+
+
+@pytest.mark.parametrize("messages", [0, 20])
+async def test_focus_and_keys_cost_the_same_in_a_long_chat(
+    make_app: MakeApp, store: Store, layouts: list[float], monkeypatch: pytest.MonkeyPatch, messages: int
+) -> None:
+    """Guards a window that freezes when it is left or entered, and typing that slows down as the chat grows."""
+    app = make_app(Scripted(), chat=long_chat(store, messages) if messages else None)
+    async with running(app) as (pilot, screen):
+        await wait_until(pilot, lambda: len(screen.transcript.turns) == messages)
+        for event in (events.AppBlur, events.AppFocus):
+            assert await styled(pilot, app, monkeypatch, lambda: app.post_message(event())) < 60  # noqa: B023
+        assert screen.composer.box.has_focus
+        layouts.clear()
+
+        def type_a_word() -> None:
+            for letter in "typing":
+                app.post_message(events.Key(letter, letter))
+
+        assert await styled(pilot, app, monkeypatch, type_a_word) < 60
+        assert screen.composer.value == "typing"
+        assert len(layouts) <= 1
+
+
+# -- scrolling
+
+
+async def test_a_waiting_message_does_not_move_who_reads(make_app: MakeApp, store: Store) -> None:
+    """Guards a view that jumps to the end when the next reply begins by itself."""
+    app = make_app(Scripted(text="word\n\n" * 30, delay=0.01), chat=long_chat(store, 4))
+    async with running(app) as (pilot, screen):
+        transcript = screen.transcript
+        await say(pilot, screen, "one")
+        await say(pilot, screen, "two")
+        await wait_until(pilot, lambda: app.desk.live.stats.tokens > 10)
+        transcript.scroll_page_up(animate=False)
+        transcript.scroll_page_up(animate=False)
+        await pilot.pause()
+        place = transcript.scroll_y
+        await settled(pilot, screen)
+        assert [turn.text for turn in transcript.turns][-2] == "two"
+        assert transcript.scroll_y == place
+        await say(pilot, screen, "three")
+        await settled(pilot, screen)
+        assert transcript.scroll_y == transcript.max_scroll_y
+
+
+# -- copy, mouse, keys
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was copied."""
+    found: list[str] = []
+    copy = clipboard.copy
+
+    def kept(app: App[Any], text: str) -> str:
+        found.append(text)
+        return copy(app, text)
+
+    monkeypatch.setattr(clipboard, "copy", kept)
+    return found
+
+
+async def test_messages_code_and_selections_are_copied(make_app: MakeApp, copied: list[str]) -> None:
+    """Guards the three things people copy: whole messages as written, code without its fence, what the mouse marked."""
+    text = f"{FENCE}**The** end.\n\n```\nsecond\n```"
+    app = make_app(Scripted(text=text))
+    async with running(app) as (pilot, screen):
+        await say(pilot, screen, "Show me.")
+        await settled(pilot, screen)
+        await pilot.press("ctrl+y", "alt+j", "alt+j")
+        assert copied == [text, FENCE.removeprefix("```python\n").removesuffix("```\n\n"), "second\n"]
+        copied.clear()
+        place = next(child for child in screen.transcript.turns[-1]._body.children if "The end." in str(child._content))  # type: ignore[attr-defined]
+        start = place.region.offset
+        await pilot.mouse_down(offset=start)
+        await pilot.hover(offset=start + Offset(6, 0))
+        await pilot.mouse_up(offset=start + Offset(6, 0))
+        await pilot.press("ctrl+c", "ctrl+y")
+        assert copied == ["The end", "The end"]
+        await wait_until(pilot, lambda: "clipboard" in screen_text(app) or "Copied" in screen_text(app))
+        await pilot.press("h", "i")  # the click gave the keys to the conversation
+        assert screen.composer.value == "hi"
+
+
+SWALLOWED = {"ctrl+b", "ctrl+e", "ctrl+f", "ctrl+g", "ctrl+n", "ctrl+o", "ctrl+p", "ctrl+q", "ctrl+r", "ctrl+t"}
+"""By VS Code, and the first by tmux; function keys are too."""
+
+
+async def test_what_editors_swallow_has_another_way(make_app: MakeApp) -> None:
+    """Guards those who run it in an editor's terminal: every action has a key that gets through, or a command."""
+    from localchat.tui.commands import Everything
+    from localchat.tui.keys import ACTIONS
+
+    app = make_app(Scripted())
+    async with running(app) as (pilot, screen):
+        await pilot.press("alt+o")
+        listed = {entry.title for entry in Everything(screen)._entries()}
+        for action in ACTIONS:
+            through = set(action.keys.split(",")) - SWALLOWED - {f"f{number}" for number in range(1, 13)}
+            assert through or action.label in listed, action.id
+
+
+# -- what was said
+
+
+async def test_a_changed_reply_is_a_branch_and_can_go_on(make_app: MakeApp, store: Store) -> None:
+    """Guards the old reply when a reply is edited, and that the model goes on from the edited beginning."""
+    backend = Scripted(text="The old reply.")
+    app = make_app(backend)
+    async with running(app) as (pilot, screen):
+        await say(pilot, screen, "Tell me.")
+        await settled(pilot, screen)
+        await pilot.press("alt+up", "alt+e")
+        assert screen.composer.value == "The old reply."
+        screen.composer.load_text("My own start")
+        await pilot.press("enter")
+        backend.text = ", and the rest."
+        await wait_until(pilot, lambda: screen.transcript.turns[-1].text == "My own start")
+        await pilot.press("alt+k")
+        await settled(pilot, screen)
+        assert backend.conversations[-1].messages[-1].text == "My own start"
+        shown = []
+        for _ in range(3):
+            shown.append(screen.transcript.turns[-1].text)
+            await pilot.press("alt+left")
+            await pilot.pause()
+        assert shown == ["My own start, and the rest.", "My own start", "The old reply."]
+
+
+# -- terminals
+
+
+async def test_input_methods_find_the_caret(make_app: MakeApp) -> None:
+    """Guards Japanese and Chinese: what is being composed appears at the terminal's cursor, so that must be here."""
+    app = make_app(Scripted())
+    async with running(app) as (pilot, screen):
+        box = screen.composer.box
+
+        def there() -> bool:
+            return app.cursor_position == box.cursor_screen_offset != Offset(0, 0)
+
+        await wait_until(pilot, there)
+        await pilot.resize_terminal(90, 30)
+        await wait_until(pilot, there)
+        screen.banner.tell("One", "Two")
+        await wait_until(pilot, there)
+
+
+async def test_windows_has_no_signals_to_catch(make_app: MakeApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the start where the event loop knows no signals."""
+
+    def missing(*_: object) -> None:
+        raise NotImplementedError
+
+    app = make_app(Scripted())
+    async with app.run_test() as pilot:
+        monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", missing)
+        await wait_until(pilot, lambda: app.desk.loaded is not None)
+
+
+IDLE = 4.0
+MOUSE = (b"\x1b[?1000h", b"\x1b[?1003h")
+
+
+@pytest.mark.parametrize("mouse", [True, False])
+def test_an_idle_screen_is_quiet(home: Path, mouse: bool) -> None:
+    """Guards the battery (a twentieth of a core is the limit; it is about a hundredth), and the terminal's own
+    selection without the mouse."""
+    arguments = () if mouse else ("--no-mouse",)
+    with Terminal(command(Scripted(), *arguments), {"LOCALCHAT_HOME": str(home)}) as terminal:
+        terminal.wait("Ready")
+        time.sleep(1.0)
+        cpu, drawn = terminal.cpu_seconds(), len(terminal.raw)
+        time.sleep(IDLE)
+        assert terminal.cpu_seconds() - cpu < 0.05 * IDLE
+        assert len(terminal.raw) - drawn < 5_000 * IDLE
+        assert all((mode in terminal.raw) == mouse for mode in MOUSE)
+        assert b"\x1b[?1049h" in terminal.raw  # a screen of its own: nothing is repeated above it
+        assert b"\x1bP" not in terminal.raw  # no probing for pictures
+        terminal.send("\x1bq")
+        assert terminal.ended(10.0)
+        assert b"\x1b[?1049l" in terminal.raw
