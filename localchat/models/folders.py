@@ -332,6 +332,19 @@ def check_gguf(path: Path) -> None:
         raise ModelError(f"{path} is a GGUF file of version {version}; versions 2 and 3 can be read.", _REPAIR)
 
 
+def gguf_folder(path: Path) -> Path:
+    """Where a GGUF file's unpacked form lies once it has been made; another one for every change of the file.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    from localchat.paths import cache_dir
+
+    state = path.stat()
+    key = hashlib.sha256(f"{path.resolve()} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()[:12]
+    return cache_dir() / "gguf" / f"{path.stem}-{key}"
+
+
 def eos_ids(folder: Path) -> frozenset[int]:
     """Ids that end a reply, from generation_config.json and config.json."""
     found: set[int] = set()

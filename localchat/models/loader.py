@@ -7,7 +7,6 @@ where neither torch nor transformers may be loaded.
 from __future__ import annotations
 
 import errno
-import hashlib
 import logging as stdlib_logging
 import os
 import shutil
@@ -21,8 +20,17 @@ from typing import Any
 from localchat.errors import FitError, LocalchatError, ModelError
 from localchat.models.choice import Choice, Side, choose, drafting, inspect, missing_pair
 from localchat.models.devices import available_memory, computes_bf16, resolve_device
-from localchat.models.folders import TEXT_PARTS, TEXT_PREFIX, Source, check_gguf, eos_ids, find_model, fingerprint
-from localchat.models.folders import token_texts as stored_texts
+from localchat.models.folders import (
+    TEXT_PARTS,
+    TEXT_PREFIX,
+    Source,
+    check_gguf,
+    eos_ids,
+    find_model,
+    fingerprint,
+    gguf_folder,
+    token_texts,
+)
 from localchat.models.memory import MemoryPlan, Request, Shape
 from localchat.models.pairing import Candidate, Pairing, check_pair
 from localchat.models.plan import LoadPlan, Precision
@@ -171,7 +179,7 @@ def _pair(target: Side, draft: Side, request: Request, tokenizer: Any) -> Pairin
             side.source.name, side.shape, precision, _texts(side, own), eos_ids(folder), fingerprint(folder)
         )
 
-    other = tokenizer if stored_texts(draft.source.folder) else load_tokenizer(draft.source.folder)
+    other = tokenizer if token_texts(draft.source.folder) else load_tokenizer(draft.source.folder)
     return check_pair(
         candidate(target, request.precision, tokenizer),
         candidate(draft, request.draft_precision, other),
@@ -180,7 +188,7 @@ def _pair(target: Side, draft: Side, request: Request, tokenizer: Any) -> Pairin
 
 
 def _texts(side: Side, tokenizer: Any) -> tuple[str, ...]:
-    stored = stored_texts(side.source.folder)
+    stored = token_texts(side.source.folder)
     if stored is not None:
         return stored
     by_id = {token: text for text, token in tokenizer.get_vocab().items()}
@@ -328,19 +336,6 @@ def load_weights(
         if precision is Precision.NF4 and device == "cpu":
             settle(model, device)
     return model
-
-
-def gguf_folder(path: Path) -> Path:
-    """Where a GGUF file's unpacked form lies once it has been made; another one for every change of the file.
-
-    Raises:
-        OSError: there is no such file.
-    """
-    from localchat.paths import cache_dir
-
-    state = path.stat()
-    key = hashlib.sha256(f"{path.resolve()} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()[:12]
-    return cache_dir() / "gguf" / f"{path.stem}-{key}"
 
 
 def unpack_gguf(source: Source, progress: Callable[[str, int, int], None]) -> Source:

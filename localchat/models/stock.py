@@ -12,8 +12,7 @@ from pathlib import Path
 from localchat.errors import LocalchatError
 from localchat.models.catalog import LocalModel, describe, local_models, pairs_for, spec_for
 from localchat.models.choice import Side, inspect
-from localchat.models.folders import STARTER_DRAFT, Source, find_model
-from localchat.models.loader import gguf_folder
+from localchat.models.folders import STARTER_DRAFT, Source, find_model, gguf_folder
 from localchat.models.pairing import Candidate, Finding, Level, check_pair, read_candidate
 from localchat.models.plan import STARTER, Precision
 

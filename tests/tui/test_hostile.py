@@ -18,11 +18,12 @@ from textual.actions import parse
 from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.containers import VerticalScroll
+from textual.pilot import Pilot
 from textual.widget import Widget
 
 import localchat.tui
 from localchat.chat.conversation import Role
-from localchat.chat.events import Failed, Finished, Loading, Wrote
+from localchat.chat.events import Failed, Finished, Loading
 from localchat.chat.records import Node, State, Written
 from localchat.chat.store import Store
 from localchat.tui import clipboard, theme
@@ -91,18 +92,12 @@ class Shown(App[None]):
                     space, name, arguments = parse(click)
                     assert (space, name, len(arguments)) == ("", "link", 1), click
 
-    async def settle(self) -> None:
-        """Let it lay out and look at it."""
-        await wait_until_idle(self)
-        self.check()
 
-
-async def wait_until_idle(app: App[None]) -> None:
-    """Let the app do what waits."""
-    from textual._wait import wait_for_idle
-
-    await wait_for_idle(0)
-    app.screen._on_timer_update()
+async def settle(pilot: Pilot[None]) -> None:
+    """Let the app lay out, and look at it."""
+    await pilot.pause()
+    assert isinstance(pilot.app, Shown)
+    pilot.app.check()
 
 
 @contextmanager
@@ -135,12 +130,12 @@ async def test_finished_messages(role: Role) -> None:
     """Guards what was said before: every text as a message of the model's and of the user's."""
     transcript = a_transcript()
     app = Shown(transcript)
-    async with app.run_test(size=TALL):
+    async with app.run_test(size=TALL) as pilot:
         for texts in batches(hostile.short(), 50):
             await transcript.show([a_reply(text, number, role) for number, text in enumerate(texts)], 0)
             for turn in transcript.turns:
                 turn.toggle_thought()
-            await app.settle()
+            await settle(pilot)
 
 
 @pytest.mark.anyio
@@ -148,16 +143,16 @@ async def test_streamed_replies() -> None:
     """Guards replies on their way: every text in pieces, a few to a reply, and each reply laid out again at its end."""
     transcript = a_transcript()
     app = Shown(transcript)
-    async with app.run_test(size=TALL):
+    async with app.run_test(size=TALL) as pilot:
         for number, texts in enumerate(batches(hostile.short(), 16)):
             text = "\n\n".join(texts)
             turn = await transcript.add(a_reply("", number, state=State.WRITING), live=True)
             turn.begin()
             for piece in hostile.pieces(text, number):
                 await turn.write(piece)
-            await app.settle()
+            await settle(pilot)
             await turn.finish(a_reply(text, number), (1, 1))
-            await app.settle()
+            await settle(pilot)
             await transcript.cut(None)
 
 
@@ -166,12 +161,12 @@ async def test_markdown_character_by_character() -> None:
     """Guards against a block that becomes another one on its way: a list after a table ended the program."""
     reply = ReplyText()
     app = Shown(VerticalScroll(reply))
-    async with app.run_test(size=(60, 30)):
+    async with app.run_test(size=(60, 30)) as pilot:
         for text in (*hostile.MARKDOWN, "|a|b|\n|-|-|\n|1|2|\n|3|4|\n1. list", "|a|\n|-|\n|b|\n|c|\n```\nx"):
             await reply.update("")
             for character in text:
                 await reply.append(character)
-        await app.settle()
+        await settle(pilot)
 
 
 @pytest.mark.anyio
@@ -181,20 +176,20 @@ async def test_bombs(number: int) -> None:
     text = hostile.bombs()[number]
     transcript = a_transcript()
     app = Shown(transcript)
-    async with app.run_test(size=(100, 30)):
+    async with app.run_test(size=(100, 30)) as pilot:
         turn = await transcript.add(a_reply("", state=State.WRITING), live=True)
         turn.begin()
         for piece in (text[: len(text) // 2], text[len(text) // 2 : -1], text[-1]):
             with soon(text):
                 await turn.write(piece)
-                await app.settle()
+                await settle(pilot)
         with soon(text):
             await turn.finish(a_reply(text), (1, 1))
-            await app.settle()
+            await settle(pilot)
         with soon(text):
             await turn.show_node(a_reply(text), (1, 1))
             turn.toggle_thought()
-            await app.settle()
+            await settle(pilot)
         assert len(app.query("*")) < 700
 
 
@@ -208,7 +203,7 @@ async def test_nothing_is_hidden_and_links_do_nothing(monkeypatch: pytest.Monkey
     turn = Turn(a_reply("see [bank](http://evil.example/'\\\") <b>bold</b> &#8238;x &#8234;y List<int>"))
     app = Shown(turn)
     async with app.run_test(size=(100, 10)) as pilot:
-        await app.settle()
+        await settle(pilot)
         shown = "".join(text for row in app.screen._compositor.render_strips(app.size) for text, _, _ in row)
         assert "bank ‹http://evil.example/'%22›" in shown
         assert "<b>bold</b> �x �y List<int>" in shown
@@ -223,7 +218,7 @@ async def test_a_table_has_no_tooltips() -> None:
     """Guards against the crash when the mouse rests on a cell: its text was read as markup."""
     reply = ReplyText()
     app = Shown(reply)
-    async with app.run_test(size=(60, 10)):
+    async with app.run_test(size=(60, 10)) as pilot:
         await reply.update("| [/] | b |\n|---|---|\n| [/bold] | [@click=app.quit]x[/] |")
         assert len(app.query("MarkdownTableCellContents")) == 4
         assert not any(cell.tooltip for cell in app.query("MarkdownTableCellContents"))
@@ -251,7 +246,7 @@ async def test_names_and_failures() -> None:
     drawn: tuple[Lines, ...] = (bar, status, panel, strip)
     ready = loaded()
     app = Shown(*drawn)
-    async with app.run_test(size=(100, 60)):
+    async with app.run_test(size=(100, 60)) as pilot:
         for number, text in enumerate(hostile.short()):
             states = [a_name(ready, text)]
             if number % 4 == 0:
@@ -265,7 +260,7 @@ async def test_names_and_failures() -> None:
                     for width in (31, 80):
                         checked(widget.draw(width, 24), width)
             if number % 50 == 0:
-                await app.settle()
+                await settle(pilot)
 
 
 def test_tokens_flow() -> None:
@@ -292,9 +287,9 @@ async def test_the_tokens_screen() -> None:
     async with app.run_test(size=TALL) as pilot:
         screen = TokensScreen(Written(said.reply, tuple(rounds), 0))
         await app.push_screen(screen)
-        await app.settle()
+        await settle(pilot)
         await pilot.press("end", "up", "up", "pageup", *["right"] * 5, "home", *["down"] * 5)
-        await app.settle()
+        await settle(pilot)
 
 
 @pytest.mark.anyio
@@ -307,12 +302,12 @@ async def test_titles_in_the_list_of_chats(store: Store) -> None:
         store.add(chat.id, None, Role.USER, text)
     listed = ChatList(store)
     app = Shown(listed)
-    async with app.run_test(size=(28, 300)):
+    async with app.run_test(size=(28, 300)) as pilot:
         for number in range(0, 2000, 200):
             listed._limit = 2000
             listed.refresh_chats(None)
             listed.rows.scroll_to(y=number, animate=False)
-            await app.settle()
+            await settle(pilot)
         for text in hostile.short():
             listed._found(text, store.search(text))
             app.check()
@@ -325,7 +320,7 @@ async def test_words_on_the_chat_screen() -> None:
     app = Shown(banner, welcome, composer, pane)
     plain = loaded().loaded
     assert plain is not None
-    async with app.run_test(size=(80, 60)):
+    async with app.run_test(size=(80, 60)) as pilot:
         composer.set_history([text for text in hostile.short() if text.strip()])
         for number, text in enumerate(hostile.short()):
             banner.tell(text, text, problem=True)
@@ -334,7 +329,7 @@ async def test_words_on_the_chat_screen() -> None:
             if number % 3 == 0:
                 composer.load_text(text)
             composer.box.action_cursor_up()
-            await app.settle()
+            await settle(pilot)
 
 
 def test_the_gate_takes_out_what_a_widget_forgot() -> None:
