@@ -266,9 +266,8 @@ def _explained(what: str) -> Iterator[None]:
         raise FitError(f"Memory ran out while loading {what}.", "Free some memory, or use --precision nf4.") from error
     except (OSError, SafetensorError) as error:
         if getattr(error, "errno", 0) == errno.ENOSPC or "No space left" in str(error):
-            raise ModelError(
-                f"The disk is full: {what} could not be written.", "Free some space and try again."
-            ) from error
+            full = f"The disk is full: {what} could not be written."
+            raise ModelError(full, "Free some space and try again.") from error
         raise ModelError(f"{what} could not be read: {_line(error)}", "The log has the details.") from error
     except LocalchatError:
         raise
