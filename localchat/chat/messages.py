@@ -78,10 +78,10 @@ class Messages(Database):
             ).fetchall()
         return [rows.node(row) for row in found]
 
-    def conversation(self, leaf: int) -> Conversation:
-        """What was said up to `leaf`, system message included: the quick way to a prompt."""
+    def conversation(self, leaf: int, system: str | None = None) -> Conversation:
+        """What was said up to `leaf`, below a system message (None: the chat's): the quick way to a prompt."""
         with self._reading() as db:
-            system = rows.found(
+            own = rows.found(
                 db.execute(
                     "SELECT c.system FROM chat c JOIN message m ON m.chat = c.id WHERE m.id = ?", (leaf,)
                 ).fetchone()
@@ -90,7 +90,7 @@ class Messages(Database):
                 f"{_UP} SELECT m.role, m.text FROM up JOIN message m USING (id) ORDER BY n DESC", (leaf, 2**62)
             )
             said = tuple(Message(Role(role), text) for role, text in found)
-        return Conversation((*Conversation.begin(system).messages, *said))
+        return Conversation((*Conversation.begin(own if system is None else system).messages, *said))
 
     def count(self, leaf: int) -> int:
         """How many messages lead to `leaf`, itself included."""

@@ -27,12 +27,14 @@ class Recorder:
         store: where the message is.
         node: the message, in the state `WRITING`.
         start_text: what stood there before (a reply that is continued).
+        system: the system message that it is written under.
     """
 
-    def __init__(self, store: Store, node: Node, start_text: str = "") -> None:
+    def __init__(self, store: Store, node: Node, start_text: str = "", system: str = "") -> None:
         self.problem = ""
         """Why the last save failed, in a sentence; empty if it did not."""
-        self._store, self._node, self._start = store, node, start_text
+        self.start = start_text
+        self._store, self._node, self._system = store, node, system
         self._text = start_text
         self._rounds: list[Wrote] = []
         self._reply: Reply | None = None
@@ -58,7 +60,7 @@ class Recorder:
                 self._changed = self._changed or bool(event.text)
             elif isinstance(event, Finished):
                 self._reply = event.reply
-                self._text = self._start + event.reply.text
+                self._text = self.start + event.reply.text
                 stopped = event.reply.finish_reason is StopReason.CANCELLED
                 self._end(State.STOPPED if stopped else State.COMPLETE)
             elif isinstance(event, Failed):
@@ -130,7 +132,7 @@ class Recorder:
                 self._store.keep(self._node.id, text, state)
             else:
                 self._store.keep(self._node.id, text, state, Summary.of(self._reply))
-                written = Written(self._reply, tuple(self._rounds), len(self._start))
+                written = Written(self._reply, tuple(self._rounds), len(self.start), self._system)
                 self._store.keep_written(self._node.id, written)
         except StoreError as error:
             self.problem = error.message

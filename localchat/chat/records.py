@@ -125,6 +125,8 @@ class Written:
     rounds: tuple[Wrote, ...]
     start: int
     """Characters of the message that stood before (a continued reply)."""
+    system: str | None = None
+    """The system message it was written under; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)

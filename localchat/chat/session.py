@@ -28,7 +28,7 @@ from localchat.chat.prompt import Prompt
 from localchat.chat.timings import best, keep_timings, read_timings, timings_file
 from localchat.chat.trim import trimmed
 from localchat.chat.writer import Engine, Wishes, Writer, measured_usage
-from localchat.engine.calibrate import measure
+from localchat.engine.calibrate import choose_threads, measure
 from localchat.engine.governor import Governor, Timings
 from localchat.engine.target import Target
 from localchat.engine.types import MAX_WIDTH
@@ -40,6 +40,8 @@ from localchat.models.plan import LoadPlan, Mode
 _log = logging.getLogger(__name__)
 
 EXACT_WIDTHS = (16, 8, 6, 4)
+_THREADS = torch.get_num_threads()
+"""As many as torch would use; each load may choose fewer."""
 _EXACT_COST = 0.10
 """Exact mode is the default where it makes plain decoding less than this much slower."""
 
@@ -86,6 +88,7 @@ class Session:
             yield failure(error)
 
     def _load(self, plan: LoadPlan, wishes: Wishes) -> Iterator[LoadEvent]:
+        torch.set_num_threads(_THREADS)
         machine = survey(plan.device)
         plan, memory = replace(plan, device=machine.device), (machine.free, machine.total)
         models = yield from _progress(lambda report: load(plan, report, MAX_WIDTH, memory), wishes)
@@ -102,6 +105,7 @@ class Session:
             if 0 < plan.draft_head < draft.vocabulary:
                 ends = (token for token in models.eos_ids if token < draft.vocabulary)
                 draft.reduce_head(sorted({*range(plan.draft_head), *ends}))
+        choose_threads(target, _THREADS)
         file = timings_file(_fingerprint(models))
         timings = best(read_timings(file), measure(target, draft, MAX_WIDTH))
         keep_timings(file, timings)

@@ -15,6 +15,9 @@ from localchat.engine.types import NO_DRAFT, PREFILL_CHUNK, ROOT, WIDTHS, Draft
 
 _CONTEXT = 128
 _PROMPT = 64
+_TRIALS = 5
+_WORTH = 0.85
+"""More threads must be this much quicker than one."""
 
 
 def _seconds(works: Sequence[Callable[[], object]], device: torch.device, repeats: int) -> list[float]:
@@ -56,6 +59,26 @@ def measure(target: Target, draft: Target | None, max_width: int, repeats: int =
     target.fixed_width = fixed
     target.truncate(0)
     return Timings(tuple(zip(widths, times, strict=True)), *(_draft_costs(draft, repeats) if draft else ((), ())))
+
+
+def choose_threads(target: Target, most: int) -> None:
+    """On a CPU, use `most` threads, or one where more are not worth it.
+
+    The threads of a small model mostly wait for each other, and all of them wait while another program (the screen)
+    has one of their cores. What is computed is the same either way.
+    """
+    if target.device.type != "cpu" or most < 2:
+        return
+
+    def seconds(threads: int) -> float:
+        torch.set_num_threads(threads)
+        works = [partial(target.forward, 0, _chain(width, target.device)) for width in (1, 8)]
+        return sum(_seconds(works, target.device, _TRIALS))
+
+    times = [[seconds(threads) for threads in (1, most)] for _ in range(2)]
+    one, all_ = (min(column) for column in zip(*times, strict=True))
+    torch.set_num_threads(most if all_ < _WORTH * one else 1)
+    target.truncate(0)
 
 
 def _draft_costs(draft: Target, repeats: int) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]:

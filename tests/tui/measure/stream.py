@@ -78,7 +78,9 @@ def _echo(terminal: Terminal, place: int) -> float:
 
 
 def _typed(terminal: Terminal) -> str:
-    return next((line.split("›", 1)[1].split("│")[0].strip() for line in terminal.text().split("\n") if " › " in line), "")
+    return next(
+        (line.split("›", 1)[1].split("│")[0].strip() for line in terminal.text().split("\n") if " › " in line), ""
+    )
 
 
 if __name__ == "__main__":
