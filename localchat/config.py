@@ -95,6 +95,7 @@ class Settings:
     max_tokens: int = _key(0, Rule("Longest reply in tokens; 0: until the model stops.", low=0))
     stop: tuple[str, ...] = _key((), Rule("Texts that end the reply."))
     theme: str = _key("dark", Rule("The screen's theme."))
+    mouse: bool = _key(True, Rule("Use the mouse; off, the terminal selects text itself."))
 
 
 RULES: dict[str, Rule] = {key.name: key.metadata["rule"] for key in fields(Settings)}
@@ -250,9 +251,12 @@ def _no_profile(name: str, file: File, place: str) -> UsageError:
     )
 
 
+_FLAGS = {"accelerate": "--no-accel", "mouse": "--no-mouse", "mode": "--exact/--fast"}
+
+
 def flag(key: str) -> str:
     """How the command line spells a key."""
-    return "--no-accel" if key == "accelerate" else "--exact/--fast" if key == "mode" else f"--{key.replace('_', '-')}"
+    return _FLAGS.get(key, f"--{key.replace('_', '-')}")
 
 
 def resolve(file: File, environment: Mapping[str, str], flags: Mapping[str, object], profile: str = "") -> Resolved:

@@ -45,9 +45,7 @@ def main(
     accelerate: options.Accelerate = None,
     system: options.System = None,
     theme: options.Theme = None,
-    mouse: Annotated[
-        bool, typer.Option("--mouse/--no-mouse", help="Without, the terminal selects text itself.", show_default=False)
-    ] = True,
+    mouse: options.Mouse = None,
     profile: options.Profile = None,
     trust_remote_code: options.Trust = False,
     version: Annotated[
@@ -59,7 +57,7 @@ def main(
     Without a command the chat screen opens.
     """
     if ctx.invoked_subcommand is None:
-        chat.chat(ctx, last=last, resume=resume, mouse=mouse, trust_remote_code=trust_remote_code)
+        chat.chat(ctx, last=last, resume=resume, trust_remote_code=trust_remote_code)
 
 
 for group in (ask, compare, bench, models, fit, chats, config, themes, doctor):

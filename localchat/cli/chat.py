@@ -11,42 +11,48 @@ import typer
 
 from localchat import config, paths
 from localchat.cli import options
-from localchat.errors import UsageError
+from localchat.errors import LocalchatError, UsageError
 
 if TYPE_CHECKING:
     from localchat.chat.store import Store
     from localchat.config import File, Resolved
 
 
-def chat(ctx: typer.Context, *, last: bool, resume: int | None, mouse: bool, trust_remote_code: bool) -> None:
-    """Open the screen. The engine's process is started first: it warms up while the screen is painted.
+def chat(ctx: typer.Context, *, last: bool, resume: int | None, trust_remote_code: bool) -> None:
+    """Open the screen: first the frame, then the engine's process, then the rest.
 
     Raises:
         UsageError: this is no terminal, a typed setting is not allowed, or there is no such chat.
     """
     _check_terminal()
-    gc.disable()  # until the first frame is painted
+    gc.disable()  # until the chat is there
     file, resolved, notices = _settings(ctx)
     plan = options.load_plan(resolved.settings, trust_remote_code=trust_remote_code)
-    from localchat.worker.client import Worker
+    from localchat.tui.app import LocalChat, Start
 
-    worker = Worker()
-    worker.start()
-    try:
+    def prepare() -> Start:
+        from localchat.worker.client import Worker
+
+        worker = Worker()
+        worker.start()  # before all else, so that it warms up meanwhile
         from localchat.chat.store import open_store
-        from localchat.tui.app import LocalChat
         from localchat.tui.desk import Desk
         from localchat.tui.host import Host
 
-        opened = open_store(paths.store_file())
-        notices += filter(None, [opened.notice])
-        first = _chat_to_open(opened.store, last=last, resume=resume)
+        try:
+            opened = open_store(paths.store_file())
+            first = _chat_to_open(opened.store, last=last, resume=resume)
+        except LocalchatError:
+            worker.close()
+            raise
         settings = resolved.settings
         desk = Desk(Host(worker), opened.store, file, resolved, plan, settings.system, settings.accelerate)
-        first_start = not opened.store.value("started") and dict(resolved.sources)["model"] == "default"
-        LocalChat(desk, chat=first, first_start=first_start, notices=tuple(notices)).run(mouse=mouse)
-    finally:
-        worker.close()
+        is_new = not opened.store.value("started") and dict(resolved.sources)["model"] == "default"
+        return Start(desk, first, is_new, tuple(filter(None, (*notices, opened.notice))))
+
+    problem = LocalChat(prepare, resolved.settings.theme).run(mouse=resolved.settings.mouse)
+    if problem is not None:
+        raise problem
 
 
 def _check_terminal() -> None:

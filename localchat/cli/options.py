@@ -49,6 +49,7 @@ Seed = Annotated[int | None, _option("seed")]
 MaxTokens = Annotated[int | None, _option("max_tokens")]
 Stop = Annotated[list[str] | None, _option("stop")]
 Theme = Annotated[str | None, _option("theme")]
+Mouse = Annotated[bool | None, _option("mouse", "--mouse/--no-mouse")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.", show_default=False)]
 
 

@@ -96,7 +96,8 @@ def device_title(device: str) -> str:
 
     if device.startswith("cuda"):
         return f"{device} ({torch.cuda.get_device_name(device)})"
-    return f"{device} ({_processor()}, {torch.get_num_threads()} threads)"
+    threads = torch.get_num_threads()
+    return f"{device} ({_processor()}, {threads} thread{'s' * (threads != 1)})"
 
 
 def _processor() -> str:

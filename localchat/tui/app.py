@@ -7,9 +7,10 @@ import gc
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import PurePath
 from time import monotonic
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.actions import ActionParseResult
@@ -20,15 +21,17 @@ from textual.dom import DOMNode
 from textual.filter import LineFilter
 from textual.screen import Screen
 
-from localchat.chat.records import StoreError
-from localchat.models.plan import LoadPlan
+from localchat.errors import LocalchatError
 from localchat.tui import theme
-from localchat.tui.desk import Desk
 from localchat.tui.gate import Gate
-from localchat.tui.host import FRAME
 from localchat.tui.keymap import OFF, apply, spelled
 from localchat.tui.keys import bindings
-from localchat.tui.screens.chat import ChatScreen
+from localchat.tui.screens.opening import Opening
+
+if TYPE_CHECKING:
+    from localchat.models.plan import LoadPlan
+    from localchat.tui.desk import Desk
+    from localchat.tui.screens.chat import ChatScreen
 
 _ALIVE = 1.0
 """Seconds between two looks at whether the engine still runs."""
@@ -42,8 +45,21 @@ def _everything() -> type[Provider]:
     return Everything
 
 
-class LocalChat(App[None]):
-    """`localchat`."""
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a run begins with."""
+
+    desk: Desk
+    chat: int | None = None
+    """A chat to open at once."""
+    first: bool = False
+    """Nothing was ever chosen: begin with the start page."""
+    notices: tuple[str, ...] = ()
+    """Sentences to show once."""
+
+
+class LocalChat(App[LocalchatError]):
+    """`localchat`. Ends with what kept it from starting, if something did."""
 
     TITLE = "localchat"
     CSS_PATH: ClassVar[list[str | PurePath]] = ["look.tcss", "localchat.tcss"]
@@ -53,42 +69,52 @@ class LocalChat(App[None]):
     PAUSE_GC_ON_SCROLL = True
     BINDINGS: ClassVar[list[BindingType]] = bindings("app")
 
-    def __init__(
-        self, desk: Desk, *, chat: int | None = None, first_start: bool = False, notices: tuple[str, ...] = ()
-    ) -> None:
+    desk: Desk
+    _chat: ChatScreen
+
+    def __init__(self, prepare: Callable[[], Start], look: str) -> None:
         """The screen of one run.
 
         Args:
-            desk: what it works with.
-            chat: a chat to open at once.
-            first_start: nothing was ever chosen: begin with the start page.
-            notices: sentences to show once.
+            prepare: called once the first frame is painted; takes as long as the rest of the program does to import.
+            look: name of the theme.
         """
         super().__init__()
-        self.desk = desk
-        self._first_start = first_start
-        self._notices = (*notices, *theme.register_all(self, desk.resolved.settings.theme))
+        self._prepare = prepare
+        self._notices = theme.register_all(self, look)
         self._interrupted = -_TWICE
         self._gate = Gate()
-        self._chat = ChatScreen(desk, chat)
+        self._entered = False
 
     def on_mount(self) -> None:
-        """The first screen; whatever takes time comes after the first frame."""
+        """The first frame; whatever takes time comes after it."""
         self._catch_signals()
-        self.push_screen(self._chat)
+        self.push_screen(Opening())
         self.call_after_refresh(self._begin)
 
+    @work
     async def _begin(self) -> None:
+        from localchat.tui.host import FRAME
+        from localchat.tui.screens.chat import ChatScreen
+
+        try:
+            start = self._prepare()
+        except LocalchatError as error:
+            self.exit(error)
+            return
+        self.desk, self._chat = start.desk, ChatScreen(start.desk, start.chat)
+        await self.switch_screen(self._chat)
         await self._chat.complete()
+        self._entered = True
         gc.enable()
         gc.freeze()
         self.set_interval(FRAME, self._frame)
         self.set_interval(_ALIVE, self._chat.watch_engine)
         self.set_interval(_ALIVE, self._chat.watch_store)
         theme.watch(self)
-        for notice in (*self._notices, *apply(self, self.desk.file)):
+        for notice in (*start.notices, *self._notices, *apply(self, self.desk.file)):
             self.notify(notice, severity="warning", timeout=10, markup=False)
-        if self._first_start:
+        if start.first:
             self._start()
         else:
             self._chat.load(self.desk.plan)
@@ -131,6 +157,10 @@ class LocalChat(App[None]):
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
         """Whatever a key does: where the store fails it is said, and the key can be pressed again."""
+        from localchat.chat.records import StoreError
+
+        if not self._entered:
+            return False
         try:
             return await super().run_action(action, default_namespace, namespaces)
         except StoreError as error:
@@ -181,7 +211,7 @@ class LocalChat(App[None]):
         """The engine does one thing at a time, and screens open from the chat."""
         if self.screen is not self._chat:
             return False
-        if self._chat.talk.writing is not None:
+        if self._chat.writing:
             self.notify(f"A reply is being written; escape stops it, then {what} can open.")
             return False
         return True
@@ -212,6 +242,8 @@ class LocalChat(App[None]):
 
     async def on_unmount(self) -> None:
         """Save what is on the way and give the memory back."""
+        if not self._entered:
+            return
         steps: tuple[Callable[[], None], ...] = (self._chat.close, self.desk.host.close, self.desk.store.close)
         for step in steps:
             await asyncio.to_thread(step)

@@ -51,7 +51,7 @@ def explanation(token: Token, total: int, width: int) -> list[Line]:
     """In words, at most seven lines of a width."""
     round_ = token.wrote.round
     head: list[Line] = [
-        ((token.text.replace(" ", "␣"), f"bold {origin_style(token.origin)}".strip()),),
+        ((fit(token.text.replace(" ", "␣"), max(1, width // 2)), f"bold {origin_style(token.origin)}".strip()),),
         ((f"token {token.number + 1} of {total}", MUTED),),
         ((f"id {round_.tokens[token.index]}", MUTED),),
     ]

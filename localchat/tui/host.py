@@ -38,6 +38,7 @@ class Job(Generic[T]):
     """Runs on the engine's thread with each value, at once."""
     waiting: deque[T] = field(default_factory=deque)
     error: Exception | None = None
+    begun: bool = False
     ended: bool = False
     dropped: bool = False
 
@@ -48,6 +49,9 @@ class Host:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self._jobs: deque[Job[Any]] = deque()
+        self._withdrawn: list[Job[Any]] = []
+        self._turn = threading.Lock()
+        """Held while a job begins or ends, so that what is said about one never reaches the next."""
         self._line: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
         self._thread.start()
@@ -55,7 +59,7 @@ class Host:
     @property
     def busy(self) -> bool:
         """A job runs or waits."""
-        return bool(self._jobs)
+        return bool(self._jobs or self._withdrawn)
 
     def run(
         self,
@@ -72,20 +76,29 @@ class Host:
 
     def drop(self, job: Job[Any]) -> None:
         """Take a job out of the line, or stop it if it runs."""
-        job.dropped = True
-        if self._jobs and self._jobs[0] is job:
-            self.backend.cancel()
+        with self._turn:
+            job.dropped = True
+            if job.begun and not job.ended:
+                self.backend.cancel()
+            elif not job.begun and job in self._jobs:
+                self._jobs.remove(job)
+                self._withdrawn.append(job)
 
     def cancel(self) -> None:
         """Stop the job that runs."""
         self.backend.cancel()
 
-    def accelerate(self, *, on: bool) -> None:
-        """Switch drafting in the running reply."""
-        self.backend.accelerate(on)
+    def accelerate(self, job: Job[Any], *, on: bool) -> None:
+        """Switch drafting in a reply, if it runs."""
+        with self._turn:
+            if job.begun and not job.ended:
+                self.backend.accelerate(on)
 
     def drain(self) -> None:
         """Hand over what has come; called by the screen's timer."""
+        withdrawn, self._withdrawn = self._withdrawn, []
+        for job in withdrawn:
+            job.done(None)
         while self._jobs:
             job = self._jobs[0]
             ended = job.ended
@@ -108,8 +121,10 @@ class Host:
 
     def _work(self) -> None:
         while (job := self._line.get()) is not None:
+            with self._turn:
+                job.begun = not job.dropped
             try:
-                if not job.dropped:
+                if job.begun:
                     for value in job.source(self.backend):
                         if job.dropped:
                             self.backend.cancel()  # it may have been dropped before there was anything to stop
@@ -119,4 +134,5 @@ class Host:
             except Exception as error:  # noqa: BLE001 - handed to the screen, which explains it
                 _log.error("a job failed", exc_info=error)
                 job.error = error
-            job.ended = True
+            with self._turn:
+                job.ended = True

@@ -125,6 +125,10 @@ class Live:
         """The user has asked for the reply to stop."""
         return replace(self, phase=Phase.STOPPING) if self.busy else self
 
+    def over(self) -> Live:
+        """The reply is over, whether or not the engine had anything to say about it."""
+        return replace(self, phase=Phase.READY if self.loaded else Phase.EMPTY) if self.busy else self
+
     def tick(self, now: float) -> Live:
         """Time has passed without an event."""
         return replace(self, now=now) if self.busy else self

@@ -14,10 +14,11 @@ from localchat.chat.conversation import Conversation, Role
 from localchat.chat.events import Failed, Finished, Reply, ReplyEvent
 from localchat.chat.recorder import Recorder
 from localchat.chat.store import Chat, Node, State, Store, StoreError, Written
-from localchat.engine.types import Sampling, common_prefix
+from localchat.engine.types import Sampling
 from localchat.errors import LocalchatError
 from localchat.tui.desk import Desk
 from localchat.tui.host import Job
+from localchat.tui.proof import Second, Told, again
 
 
 class View(Protocol):
@@ -31,8 +32,8 @@ class View(Protocol):
         """Some of it came."""
         ...
 
-    def ended(self, node: Node, failed: Failed | None) -> None:
-        """It is over; the node is as the store has it."""
+    def ended(self, node: Node | None, failed: Failed | None) -> None:
+        """It is over; the node is as the store has it, or None: nothing was written, and it was taken out."""
         ...
 
 
@@ -42,20 +43,13 @@ class Writing:
 
     node: Node
     recorder: Recorder
+    before: int | None
+    """The message that the chat showed last, to go back to if nothing is written."""
+    accelerate: bool
+    """Drafting is allowed, from the next round on."""
     job: Job[ReplyEvent] | None = None
     failed: Failed | None = None
     reply: Reply | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """A reply written again the other way."""
-
-    tokens: int
-    position: int | None
-    """The first token that differs; None if there is none."""
-    accelerated: bool
-    """How it was written this time."""
 
 
 class Talk:
@@ -68,6 +62,7 @@ class Talk:
         self.chat: Chat | None = None
         self.writing: Writing | None = None
         self.waiting: deque[str] = deque()
+        self._proving: Job[ReplyEvent] | None = None
         self._unsaved: list[Recorder] = []
 
     def open(self, chat: int) -> list[Node]:
@@ -104,8 +99,9 @@ class Talk:
 
     def accelerate(self, *, on: bool) -> None:
         """Switch drafting, in the running reply too, and remember it with the chat."""
-        if self.writing:
-            self._desk.host.accelerate(on=on)
+        if self.writing and self.writing.job:
+            self.writing.accelerate = on
+            self._desk.host.accelerate(self.writing.job, on=on)
         if self.chat:
             self.chat = replace(self.chat, accelerate=on)
             self.chat = self._store.save(replace(self._store.chat(self.chat.id), accelerate=on))
@@ -169,8 +165,10 @@ class Talk:
 
     def context_used(self) -> int:
         """Tokens of the context that the branch takes, by its last reply; 0 where that is not known."""
-        last = next((node for node in reversed(self.shown(2)) if node.role is Role.ASSISTANT), None)
-        written = self.written(last) if last else None
+        written = None
+        with suppress(StoreError):  # it is only for show
+            last = next((node for node in reversed(self.shown(2)) if node.role is Role.ASSISTANT), None)
+            written = self.written(last) if last else None
         return written.reply.stats.prompt_tokens + written.reply.stats.tokens if written else 0
 
     def written(self, node: Node) -> Written | None:
@@ -201,16 +199,17 @@ class Talk:
             recorder.close()
 
     def stop(self) -> bool:
-        """Stop the reply; False if there is none."""
-        if self.writing is None or self.writing.job is None:
+        """Stop the reply, or else the verification; False if there is neither."""
+        job = self.writing.job if self.writing else self._proving
+        if job is None:
             return False
-        self._desk.host.drop(self.writing.job)
+        self._desk.host.drop(job)
         return True
 
     def show_version(self, node: Node, step: int) -> bool:
         """Go to the version before or after; False if there is none."""
         versions = self._store.versions(node.id)
-        place = versions.index(node.id) + step
+        place = versions.index(node.id) + step if node.id in versions else -1
         if self.chat is None or not 0 <= place < len(versions):
             return False
         self._show(versions[place])
@@ -244,12 +243,19 @@ class Talk:
         settings = self._desk.resolved.settings
         node = self._store.add(chat.id, parent, Role.ASSISTANT, start, State.WRITING)
         sampling = sampling or self._sampling(self.version(node)[0] - 1)
-        options = ReplyOptions(sampling, settings.max_tokens, settings.stop, chat.accelerate, trim=True)
+        options = ReplyOptions(sampling, settings.max_tokens, settings.stop, trim=True)
         self.reread()
-        writing = self.writing = Writing(node, Recorder(self._store, node, start))
+        recorder = Recorder(self._store, node, start, chat.system)
+        writing = self.writing = Writing(node, recorder, chat.leaf, chat.accelerate)
 
         def source(backend: Backend) -> Iterator[ReplyEvent]:
-            yield from backend.reply(conversation(self._store, parent, start), options)
+            said = conversation(self._store, parent, start, chat.system)
+            drafting = writing.accelerate
+            for event in backend.reply(said, replace(options, accelerate=drafting)):
+                if drafting is not writing.accelerate:  # switched just as it began
+                    drafting = writing.accelerate
+                    backend.accelerate(drafting)
+                yield event
 
         def sink(events: tuple[ReplyEvent, ...]) -> None:
             for event in events:
@@ -274,50 +280,42 @@ class Talk:
         elif error is not None and failed is None:
             failed = Failed("engine", f"The reply could not be written: {error}", "Try again; the log has the details.")
         node = recorder.node
+        empty = node.state is not State.COMPLETE and node.text == recorder.start
         with suppress(StoreError):  # it is told once a second as long as it lasts
-            if not node.text and writing.reply is None:
+            if empty:
                 self._store.remove(node.id)
+                self._store.show(node.chat, writing.before)
             self.reread()
-        self._view.ended(node, failed)
+        self._view.ended(None if empty else node, failed)
 
-    def verify(self, node: Node, done: VerifyDone) -> bool:
+    def verify(self, node: Node, done: Told) -> bool:
         """Write a reply again the other way and compare token by token; False if its tokens were not kept."""
         written = self._store.written(node.id)
-        if written is None or self.chat is None:
+        if written is None or not written.reply.token_ids:
             return False
-        reply = written.reply
-        on = not reply.accelerated
-        options = ReplyOptions(reply.sampling, max(1, len(reply.token_ids)), accelerate=on, trim=True)
-        found: list[Reply] = []
-        problem: list[Failed] = []
+        loaded = self._desk.loaded
+        options = again(written, loaded)
+        if isinstance(options, Failed):
+            done(options)
+            return True
+        second, start = Second(written), node.text[: written.start]
 
         def source(backend: Backend) -> Iterator[ReplyEvent]:
-            start = node.text[: written.start]
-            yield from backend.reply(conversation(self._store, node.parent, start), options)
-
-        def sink(events: tuple[ReplyEvent, ...]) -> None:
-            found.extend(event.reply for event in events if isinstance(event, Finished))
-            problem.extend(event for event in events if isinstance(event, Failed))
+            yield from backend.reply(conversation(self._store, node.parent, start, written.system), options)
 
         def ended(_: Exception | None) -> None:
-            if not found:
-                done(problem[0] if problem else None)
-                return
-            old, new = reply.token_ids, found[0].token_ids
-            shared = common_prefix(old, new)
-            done(Proof(len(old), None if shared == len(old) == len(new) else shared, on))
+            self._proving = None
+            done(second.result(loaded.plan.precision.value if loaded else ""))
 
-        self._desk.host.run(source, sink, ended)
+        self._proving = self._desk.host.run(source, second.hear, ended)
         return True
 
 
-class VerifyDone(Protocol):
-    """Told what a verification found: a proof, what went wrong, or None if it was stopped."""
+def conversation(store: Store, leaf: int | None, start: str = "", system: str | None = None) -> Conversation:
+    """What the model is given: the branch up to `leaf`, and the beginning of the reply if there is one.
 
-    def __call__(self, result: Proof | Failed | None) -> None: ...
-
-
-def conversation(store: Store, leaf: int | None, start: str = "") -> Conversation:
-    """What the model is given: the branch up to `leaf`, and the beginning of the reply if there is one."""
-    said = store.conversation(leaf) if leaf is not None else Conversation()
+    Args:
+        system: the system message; None: the chat's.
+    """
+    said = store.conversation(leaf, system) if leaf is not None else Conversation.begin(system or "")
     return said.assistant(start) if start else said

@@ -71,6 +71,8 @@ class Scripted:
     machine: Machine = MACHINE
     on_round: Callable[[int], None] = nothing
     """Called with each round's number before it is written; may call `die`, `cancel` or `accelerate`."""
+    usage: Usage = USAGE
+    """Memory as it is reported after each reply."""
     says: Callable[[Conversation], str] | None = None
     """Chooses the text by the conversation; None: `text`."""
     conversations: list[Conversation] = field(default_factory=list)
@@ -150,7 +152,7 @@ class Scripted:
             written.append(self._wrote(len(written), said, "lookup" if drafting else ""))
             stats = stats + written[-1].round
             yield written[-1]
-        yield Memory(USAGE)
+        yield Memory(self.usage)
         yield Finished(self._reply(written, stats, options, method))
 
     def accelerate(self, on: bool) -> None:
@@ -198,14 +200,14 @@ class Scripted:
             origins=tuple(origin for wrote in written for origin in wrote.round.origins),
             finish_reason=StopReason.CANCELLED if self.cancelled else ended,
             sampling=options.sampling,
-            model="scripted",
+            model=self.plans[-1].model if self.plans else "scripted",
             drafter=method if accelerated else "off",
             accelerated=accelerated,
             exact=False,
             stats=stats,
             first_token_seconds=0.06,
             plain_tokens_per_second=1 / PLAIN_SECONDS,
-            usage=USAGE,
+            usage=self.usage,
         )
 
 

@@ -127,11 +127,17 @@ def short(count: int = 2_000, most: int = 2_000) -> tuple[str, ...]:
     return tuple(text for text in strings(count) if len(text) <= most)
 
 
+def messages() -> list[str]:
+    """All of those as fewer texts: each fragment by itself, the mixtures eight to a text."""
+    mixed = short()[len(FRAGMENTS) :]
+    return [*FRAGMENTS, *("\n\n".join(mixed[at : at + 8]) for at in range(0, len(mixed), 8))]
+
+
 def pieces(text: str, seed: int) -> list[str]:
     """A text in parts as it might come from an engine; a long one in fewer."""
     dice = random.Random(seed)
     parts, at = [], 0
-    longest = max(12, len(text) // 6)
+    longest = max(12, len(text) // 4)
     while at < len(text):
         step = dice.randint(1, longest)
         parts.append(text[at : at + step])
@@ -147,4 +153,4 @@ def answer(conversation: Conversation) -> str:
     """What a scripted engine says when it is asked by number: so many texts, and that it ends."""
     number = int(conversation.messages[-1].text)
     texts = [text for text in short() if not text.lstrip().startswith("<think")]
-    return "\n\n".join([*texts[number * AT_ONCE : (number + 1) * AT_ONCE], f"end of {number}"])
+    return "\n\n".join([*texts[number * AT_ONCE : (number + 1) * AT_ONCE], f"end:{number:03}:"])

@@ -12,9 +12,10 @@ from localchat import config
 from localchat.chat.backend import Backend
 from localchat.chat.store import Store, open_store
 from localchat.models.plan import LoadPlan
-from localchat.tui.app import LocalChat
+from localchat.tui.app import LocalChat, Start
 from localchat.tui.desk import Desk
 from localchat.tui.host import Host
+from tests.tui.support import started
 
 MakeApp = Callable[..., LocalChat]
 
@@ -46,6 +47,6 @@ def make_app(home: Path) -> MakeApp:
         file = config.File(Path("config.toml"))
         resolved = config.resolve(file, {}, {"seed": 7, **keys})
         desk = Desk(Host(backend), open_store(home / "data" / "chats.db").store, file, resolved, LoadPlan())
-        return LocalChat(desk, chat=chat, first_start=first_start)
+        return started(Start(desk, chat, first_start))
 
     return make

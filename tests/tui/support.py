@@ -9,6 +9,8 @@ from typing import Any
 from textual.app import App
 from textual.pilot import Pilot
 
+from localchat.tui.app import LocalChat, Start
+
 
 async def wait_until(pilot: Pilot[Any], predicate: Callable[[], bool], *, seconds: float = 10.0) -> None:
     """Let the app work until the predicate holds.
@@ -28,3 +30,10 @@ def screen_text(app: App[Any]) -> str:
     rows = app.screen._compositor.render_strips(app.size)
     lines = ["".join(segment.text for segment in row)[:width].rstrip() for row in rows[:height]]
     return "\n".join(lines)
+
+
+def started(start: Start) -> LocalChat:
+    """The application of a start; its desk can be asked for before it runs."""
+    app = LocalChat(lambda: start, start.desk.resolved.settings.theme)
+    app.desk = start.desk
+    return app

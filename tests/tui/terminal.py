@@ -78,7 +78,7 @@ class Terminal:
             with self._lock:
                 self.raw += data
                 # pyte does not know the private modes that textual asks about.
-                self._stream.feed(re.sub(rb"\x1b\[[<>=?][0-9;]*[a-zA-Z$]+[a-z]?|\x1bP.*?\x1b\\", b"", data))
+                self._stream.feed(re.sub(rb"\x1b\[[<>=?][0-9;]*\$?[a-zA-Z]|\x1bP.*?\x1b\\", b"", data))
 
     def resize(self, width: int, height: int) -> None:
         """Change the size of the window."""

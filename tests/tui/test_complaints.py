@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path, PurePath
+from itertools import pairwise
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -18,21 +19,19 @@ from textual.css.stylesheet import Stylesheet
 from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.screen import Screen
-from textual.widget import Widget
 
+from localchat import paths
 from localchat.chat.backend import ReplyOptions
 from localchat.chat.conversation import Role
 from localchat.chat.events import ReplyEvent
-from localchat.chat.store import Node, State, Store
-from localchat.tui import app as app_module
-from localchat.tui import clipboard, theme
+from localchat.chat.store import Store
+from localchat.tui import clipboard
 from localchat.tui.app import LocalChat
 from localchat.tui.screens.chat import ChatScreen
-from localchat.tui.widgets.turn import Turn
 from tests.support.backend import Scripted
 from tests.tui.conftest import MakeApp
 from tests.tui.program import command
-from tests.tui.support import screen_text, wait_until
+from tests.tui.support import wait_until
 from tests.tui.terminal import Terminal
 
 pytestmark = pytest.mark.anyio
@@ -45,20 +44,6 @@ RICH = f"Some **bold** text.\n\n- one\n- two\n\n{FENCE}| a | b |\n|---|---|\n| 1
 def anyio_backend() -> str:
     """Textual runs on asyncio."""
     return "asyncio"
-
-
-TUI = Path(app_module.__file__).parent
-LOOKS: list[str | PurePath] = [TUI / sheet for sheet in LocalChat.CSS_PATH]
-
-
-class Page(App[None]):
-    """Messages in the styles of the chat."""
-
-    CSS_PATH = LOOKS
-
-    def __init__(self) -> None:
-        super().__init__()
-        theme.register_all(self)
 
 
 @asynccontextmanager
@@ -91,89 +76,7 @@ def long_chat(store: Store, messages: int) -> int:
     return chat.id
 
 
-# -- streaming
-
-
-MARKDOWN = {
-    "fence": f"Intro\n\n{FENCE}Outro.\n\n~~~\nplain\n~~~\n",
-    "open fence": "Text\n\n```python\nwhile True:\n    pass\n",
-    "list": "- a\n- b\n  - c\n\n    more of c\n- d\n\n1. x\n2. y\n   ```\n   code\n   ```\n3. z\n",
-    "numbers": "Steps:\n\n1. **One**: x\n\n2. **Two**: y\n\n10. ten\n\nend\n",
-    "quote": "> one\n> two\nlazy\n>\n> > nested\n\nafter\n> - l\n> - m\n",
-    "table": "Before\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | `4` |\n\nAfter\n",
-    "table without bars": "a | b\n--- | ---\n1 | 2\n3 | 4\n\nAfter\n",
-    "link targets": "See [one][1] and [two].\n\nMore.\n\n[1]: http://a.example\n\n> [two]: http://b.example 'T'\n",
-    "headings": "Title\n=====\n\nSub\n---\n\n# A\n## B\ntext\n\n***\n",
-    "html": "a\n\n<div>\n\nb\n\n</div>\n\n<!-- c\n\nd -->\n\nend <b>x</b>\n",
-    "separators": "para\u2028still\n\n# head\n\n- a\n- b\n\n```\nx\ny\n```\n\nend\n",
-    "scripts": "漢字 👩‍👩‍👧 e\u0301 \u202e rtl \x1b[31m red\n\n- 漢\n",
-}
-
-
-def shape(widget: Widget) -> list[object]:
-    """Kinds, contents and places of all that a reply is made of."""
-    own = (type(widget).__name__, str(getattr(widget, "_content", "")), widget.region.x, *widget.region.size)
-    return [own, *(shape(child) for child in widget.children)]
-
-
-def reply(text: str) -> Node:
-    """A reply as the store has it."""
-    return Node(1, 1, None, Role.ASSISTANT, text, State.COMPLETE, 0.0, 0.0, None)
-
-
-@pytest.mark.parametrize("text", MARKDOWN.values(), ids=MARKDOWN.keys())
-async def test_a_streamed_reply_ends_as_the_whole_text(text: str) -> None:
-    """Guards what Markdown is torn into when it comes in pieces: blank code blocks, parted lists, dead links."""
-    odds = random.Random(7)
-    app = Page()
-    async with app.run_test(size=(80, 50)) as pilot:
-        whole = Turn(reply(text))
-        await app.mount(whole)
-        await pilot.pause()
-        wanted = shape(whole._body)
-        await whole.remove()
-        for most in (1, 3, 8, 20):
-            turn, at = Turn(reply(""), live=True), 0
-            await app.mount(turn)
-            turn.begin()
-            while at < len(text):
-                step = odds.randint(1, most)
-                await turn.write(text[at : at + step])
-                at += step
-                if odds.random() < 0.1:
-                    await pilot.pause()
-            await turn.finish(reply(text), (1, 1))
-            await pilot.pause()
-            assert shape(turn._body) == wanted
-            await turn.remove()
-
-
-async def test_a_code_block_is_never_blank_while_it_grows() -> None:
-    """Guards code that vanishes or is cut when focus, theme or size change, or when text follows in the same frame."""
-    app = Page()
-    async with app.run_test(size=(80, 30)) as pilot:
-        turn = Turn(reply(""), live=True)
-        await app.mount(turn)
-        turn.begin()
-        await turn.write(FENCE[:24])
-        await pilot.pause()
-        await pilot.click(turn)
-        app.post_message(events.AppBlur())
-        app.post_message(events.AppFocus())
-        await pilot.pause()
-        app.theme = "light"
-        await pilot.pause()
-        assert "def f(x)" in screen_text(app)
-        with app.batch_update():
-            await turn.write(FENCE[24:-10])
-            await turn.write(FENCE[-10:])
-            await turn.write("What follows.")
-        await pilot.pause()
-        text = screen_text(app)
-        assert "last = f(2)" in text
-        assert "What follows." in text
-        await pilot.resize_terminal(60, 20)
-        assert "last = f(2)" in screen_text(app)
+# -- what it costs
 
 
 @pytest.fixture
@@ -266,7 +169,7 @@ async def test_focus_and_keys_cost_the_same_in_a_long_chat(
 
         assert await styled(pilot, monkeypatch, type_a_word) < MANY
         assert screen.composer.value == "typing"
-        assert len(layouts) <= 1
+        assert len(layouts) < len("typing")
 
 
 # -- scrolling
@@ -274,7 +177,9 @@ async def test_focus_and_keys_cost_the_same_in_a_long_chat(
 
 async def test_a_waiting_message_does_not_move_who_reads(make_app: MakeApp, store: Store) -> None:
     """Guards a view that jumps to the end when the next reply begins by itself."""
-    app = make_app(Scripted(text="word\n\n" * 30, delay=0.01), chat=long_chat(store, 4))
+    gate = Event()
+    backend = Scripted(text="word\n\n" * 30, on_round=lambda number: gate.wait(10.0 if number == 12 else 0.0))
+    app = make_app(backend, chat=long_chat(store, 4))
     async with running(app) as (pilot, screen):
         transcript = screen.transcript
         await say(pilot, screen, "one")
@@ -284,12 +189,35 @@ async def test_a_waiting_message_does_not_move_who_reads(make_app: MakeApp, stor
         transcript.scroll_page_up(animate=False)
         await pilot.pause()
         place = transcript.scroll_y
+        assert screen.talk.waiting
+        gate.set()
         await settled(pilot, screen)
         assert [turn.text for turn in transcript.turns][-2] == "two"
         assert transcript.scroll_y == place
         await say(pilot, screen, "three")
         await settled(pilot, screen)
         assert transcript.scroll_y == transcript.max_scroll_y
+
+
+async def test_the_view_never_jumps_up_while_it_follows(
+    make_app: MakeApp, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards a view that shows the top for a moment, while a reply grows or when it is laid out as a whole."""
+    app = make_app(Scripted(text=RICH * 3, delay=0.02), chat=long_chat(store, 6))
+    async with running(app) as (pilot, screen):
+        places: list[float] = []
+        display = App._display
+
+        def kept(self: App[None], *args: Any) -> None:
+            places.append(screen.transcript.scroll_y)
+            display(self, *args)
+
+        monkeypatch.setattr(App, "_display", kept)
+        await say(pilot, screen, "Go on.")
+        await settled(pilot, screen)
+        assert places[-1] > places[0] + 10
+        # A line that becomes a heading, or a fence that closes, takes a line or two away.
+        assert max(before - after for before, after in pairwise(places)) <= 3
 
 
 # -- copy, mouse, keys
@@ -408,25 +336,34 @@ async def test_windows_has_no_signals_to_catch(make_app: MakeApp, monkeypatch: p
         await wait_until(pilot, lambda: app.desk.loaded is not None)
 
 
-IDLE = 4.0
+IDLE = 3.0
 MOUSE = (b"\x1b[?1000h", b"\x1b[?1003h")
 
 
-@pytest.mark.parametrize("mouse", [True, False])
-def test_an_idle_screen_is_quiet(home: Path, mouse: bool) -> None:
-    """Guards the battery (a twentieth of a core is the limit; it is about a hundredth), and the terminal's own
-    selection without the mouse."""
-    arguments = () if mouse else ("--no-mouse",)
-    with Terminal(command(Scripted(), *arguments), {"LOCALCHAT_HOME": str(home)}) as terminal:
+def test_an_idle_screen_is_quiet(home: Path) -> None:
+    """Guards the battery: a twentieth of a core is the limit, and it is about a hundredth."""
+    with Terminal(command(Scripted()), {"LOCALCHAT_HOME": str(home)}) as terminal:
         terminal.wait("Ready")
         time.sleep(1.0)
         cpu, drawn = terminal.cpu_seconds(), len(terminal.raw)
         time.sleep(IDLE)
         assert terminal.cpu_seconds() - cpu < 0.05 * IDLE
         assert len(terminal.raw) - drawn < 5_000 * IDLE
-        assert all((mode in terminal.raw) == mouse for mode in MOUSE)
+        assert all(mode in terminal.raw for mode in MOUSE)
         assert b"\x1b[?1049h" in terminal.raw  # a screen of its own: nothing is repeated above it
         assert b"\x1bP" not in terminal.raw  # no probing for pictures
         terminal.send("\x1bq")
         assert terminal.ended(10.0)
         assert b"\x1b[?1049l" in terminal.raw
+
+
+@pytest.mark.parametrize("where", ["typed", "config file"])
+def test_without_the_mouse_the_terminal_selects(home: Path, where: str) -> None:
+    """Guards the terminal's own selection: there is a switch, and it can be kept."""
+    arguments = ("--no-mouse",) if where == "typed" else ()
+    if not arguments:
+        paths.config_file().parent.mkdir(parents=True)
+        paths.config_file().write_text("mouse = false\n")
+    with Terminal(command(Scripted(), *arguments), {"LOCALCHAT_HOME": str(home)}) as terminal:
+        terminal.wait("Ready")
+        assert not any(mode in terminal.raw for mode in MOUSE)

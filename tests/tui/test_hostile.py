@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import ClassVar
 
+import pyte
 import pytest
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -57,7 +58,7 @@ from tests.tui.terminal import Terminal
 ACTS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\u2028\u2029\ufffe\uffff]")
 PATIENCE = 2.0
 """Seconds of processor time that the screen may stand still."""
-TALL = (100, 300)
+TALL = (100, 120)
 LOOKS: list[str | PurePath] = [Path(localchat.tui.__file__).parent / sheet for sheet in LocalChat.CSS_PATH]
 
 
@@ -131,7 +132,7 @@ async def test_finished_messages(role: Role) -> None:
     transcript = a_transcript()
     app = Shown(transcript)
     async with app.run_test(size=TALL) as pilot:
-        for texts in batches(hostile.short(), 50):
+        for texts in batches(hostile.messages(), 12):
             await transcript.show([a_reply(text, number, role) for number, text in enumerate(texts)], 0)
             for turn in transcript.turns:
                 turn.toggle_thought()
@@ -143,9 +144,8 @@ async def test_streamed_replies() -> None:
     """Guards replies on their way: every text in pieces, a few to a reply, and each reply laid out again at its end."""
     transcript = a_transcript()
     app = Shown(transcript)
-    async with app.run_test(size=TALL) as pilot:
-        for number, texts in enumerate(batches(hostile.short(), 16)):
-            text = "\n\n".join(texts)
+    async with app.run_test(size=(100, 40)) as pilot:
+        for number, text in enumerate(hostile.messages()):
             turn = await transcript.add(a_reply("", number, state=State.WRITING), live=True)
             turn.begin()
             for piece in hostile.pieces(text, number):
@@ -198,8 +198,13 @@ async def test_nothing_is_hidden_and_links_do_nothing(monkeypatch: pytest.Monkey
     """Guards against HTML that vanishes, entities that smuggle, addresses unseen, and clicks that start a program."""
     opened: list[str] = []
     copied: list[str] = []
+
+    def copy(app: App[None], text: str) -> str:
+        copied.append(text)
+        return "Copied."
+
     monkeypatch.setattr(App, "open_url", lambda app, url, **_: opened.append(url))
-    monkeypatch.setattr(clipboard, "copy", lambda app, text: copied.append(text) or "Copied.")
+    monkeypatch.setattr(clipboard, "copy", copy)
     turn = Turn(a_reply("see [bank](http://evil.example/'\\\") <b>bold</b> &#8238;x &#8234;y List<int>"))
     app = Shown(turn)
     async with app.run_test(size=(100, 10)) as pilot:
@@ -209,7 +214,7 @@ async def test_nothing_is_hidden_and_links_do_nothing(monkeypatch: pytest.Monkey
         assert "<b>bold</b> �x �y List<int>" in shown
         await pilot.click(ReplyText, offset=(5, 0))
         await wait_until(pilot, lambda: bool(copied))
-        assert copied == ["http://evil.example/'%22"]
+        assert copied == ["http://evil.example/'\""]
         assert not opened
 
 
@@ -218,7 +223,7 @@ async def test_a_table_has_no_tooltips() -> None:
     """Guards against the crash when the mouse rests on a cell: its text was read as markup."""
     reply = ReplyText()
     app = Shown(reply)
-    async with app.run_test(size=(60, 10)) as pilot:
+    async with app.run_test(size=(60, 10)):
         await reply.update("| [/] | b |\n|---|---|\n| [/bold] | [@click=app.quit]x[/] |")
         assert len(app.query("MarkdownTableCellContents")) == 4
         assert not any(cell.tooltip for cell in app.query("MarkdownTableCellContents"))
@@ -254,8 +259,9 @@ async def test_names_and_failures() -> None:
                 states += [Live().hear(Loading(text, 1, 2), 0.0), ready.hear(failed, 0.0), Live().hear(failed, 0.0)]
             for live in states:
                 bar.show(live, text)
-                for widget in (status, panel, strip):
-                    widget.show(live)
+                status.show(live)
+                panel.show(live)
+                strip.show(live)
                 for widget in drawn:
                     for width in (31, 80):
                         checked(widget.draw(width, 24), width)
@@ -308,7 +314,7 @@ async def test_titles_in_the_list_of_chats(store: Store) -> None:
             listed.refresh_chats(None)
             listed.rows.scroll_to(y=number, animate=False)
             await settle(pilot)
-        for text in hostile.short():
+        for text in hostile.short()[::5]:
             listed._found(text, store.search(text))
             app.check()
 
@@ -322,14 +328,16 @@ async def test_words_on_the_chat_screen() -> None:
     assert plain is not None
     async with app.run_test(size=(80, 60)) as pilot:
         composer.set_history([text for text in hostile.short() if text.strip()])
-        for number, text in enumerate(hostile.short()):
+        for number, text in enumerate(hostile.messages()):
             banner.tell(text, text, problem=True)
             welcome.told(replace(plain, model_name=text, notes=(text,)))
             pane.say(text, "note")
             if number % 3 == 0:
                 composer.load_text(text)
             composer.box.action_cursor_up()
-            await settle(pilot)
+            assert not ACTS.search(f"{banner.content}{composer.box.text}".translate({9: None, 10: None}))
+            if number % 8 == 0:
+                await settle(pilot)
 
 
 def test_the_gate_takes_out_what_a_widget_forgot() -> None:
@@ -346,6 +354,21 @@ def test_the_gate_takes_out_what_a_widget_forgot() -> None:
     assert cell_len(gate.apply([Segment("a\x1b[1mb\ud800", None)], black)[0].text) == cell_len("a\x1b[1mb\ud800")
 
 
+class Deaf(pyte.ByteStream):
+    """Draws nothing: hostile text breaks the terminal of the tests itself."""
+
+    def feed(self, data: bytes) -> None:  # type: ignore[override]  # as pyte has it
+        """Only the bytes count."""
+
+
+def heard_of(terminal: Terminal, wanted: bytes) -> None:
+    """Wait for the program to draw something."""
+    end = time.monotonic() + 60
+    while wanted not in terminal.raw:
+        assert time.monotonic() < end, f"{wanted!r} was not drawn"
+        time.sleep(0.02)
+
+
 OWN = re.compile(
     rb"\x1b\[[0-9;]*m"  # colours
     rb"|\x1b\[\d{1,3};\d{1,3}[Hf]"  # the cursor within the screen
@@ -360,12 +383,13 @@ def test_nothing_reaches_a_terminal_raw(tmp_path: Path) -> None:
     """Guards the real stream of bytes: the program on a terminal, hostile text as replies, tokens, titles and names."""
     texts = [text for text in hostile.short() if not text.lstrip().startswith("<think")]
     engine = Scripted(says=hostile.answer, rejected_text="\x1b]52;c;YQ==\x07\u202e", notes=hostile.SEQUENCES[:6])
-    with Terminal(command(engine), {"LOCALCHAT_HOME": str(tmp_path)}, (160, 60)) as terminal:
-        terminal.wait("is ready")
+    with Terminal(command(engine, model="other"), {"LOCALCHAT_HOME": str(tmp_path)}, (160, 60)) as terminal:
+        terminal._stream = Deaf(terminal._screen)
+        heard_of(terminal, b"tok/s without drafts")
         terminal.send("\x1bOS")  # F4
         for number, _ in enumerate(batches(texts, hostile.AT_ONCE)):
             terminal.send(f"{number}\r")
-            terminal.wait(f"end of {number}", 30)
+            heard_of(terminal, b"end:%03d:" % number)
         raw = bytes(terminal.raw)
     left = OWN.sub(b"", raw)
     assert b"\x1b" not in left, left[max(0, left.index(b"\x1b") - 50) :][:120]

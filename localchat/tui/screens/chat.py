@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from localchat.tui.widgets.turn import Turn
 
 NARROW, WIDE = 100, 150
-_GO_ON = "{continue-reply} goes on with it."
-_AGAIN = "{regenerate} asks again."
 _MORE_ROOM = "They stay in the chat; {settings} gives the model a longer context, {new-chat} begins a new chat."
 
 
@@ -120,11 +118,13 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
     async def open_chat(self, chat: int, node: int | None = None) -> None:
         """Show a chat; `node` is a message to go to."""
         if self._busy_elsewhere(chat):
+            self.composer.focus()
             return
         self.keep_draft(self.composer.value)
+        self.editing = None
         self.talk.open(chat)
         with self.telling():
-            self._tell_cut_off(self.talk.settle())
+            self.tell_cut_off(self.talk.settle())
         if node is not None:
             self.talk.go_to(node)
         await self.show_branch()
@@ -133,18 +133,10 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         self._settle()
         self.composer.focus()
 
-    def _tell_cut_off(self, cut: list[Node]) -> None:
-        if cut and cut[-1].text:
-            self.banner.tell("The last reply was cut off when localchat ended; what was written is here.", _GO_ON)
-        elif cut:
-            self.banner.tell("The last reply was cut off before its first word.", _AGAIN)
-
     def _busy_elsewhere(self, chat: int | None) -> bool:
-        now = self.talk.chat.id if self.talk.chat else None
-        if self.talk.writing is not None and chat != now:
+        if self.writing and (self.talk.chat is None or chat != self.talk.chat.id):
             self.notify("A reply is being written; escape stops it.")
-            return True
-        return False
+        return self.writing
 
     async def show_branch(self) -> None:
         """Show the branch that the chat is at."""
@@ -164,6 +156,7 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         self.transcript.display = not empty
 
     async def _show_nothing(self) -> None:
+        self.editing = None
         self.talk.new()
         await self.show_branch()
         self.composer.load_text(self.desk.store.value("draft"))
@@ -191,24 +184,27 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
     async def on_chat_list_removed(self, message: ChatList.Removed) -> None:
         """A chat was deleted."""
         if self.talk.chat and self.talk.chat.id == message.chat_id:
-            self.talk.stop()
+            self._stopping = self.talk.stop()
             with self.telling():
                 await self._show_nothing()
 
     # -- writing
 
     @on(Composer.Changed)
-    def _changed(self, message: Composer.Changed) -> None:
-        self.keep_draft(message.text)
+    def _changed(self, _: Composer.Changed) -> None:
+        self.keep_draft(self.composer.value)  # not the message's text: another chat may be open by now
 
     @on(Composer.Submitted)
     async def _submitted(self, message: Composer.Submitted) -> None:
-        editing, self.editing = self.editing, None
-        if self.talk.writing is not None:
+        if self.writing and self.editing is not None:
+            self.notify("A reply is being written; escape stops it, then the change can be sent.")
+            self.composer.load_text(message.text)
+        elif self.writing:
             self.talk.waiting.append(message.text)
-            self._show_waiting()
-            return
-        await self._send(message.text, editing)
+            self.show_waiting()
+        else:
+            editing, self.editing = self.editing, None
+            await self._send(message.text, editing)
 
     async def _send(self, text: str, editing: Node | None = None) -> None:
         self.banner.dismiss()
@@ -222,9 +218,11 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         except StoreError as error:
             self.banner.tell(f"The message cannot be stored: {error}", f"It is back below. {error.hint}", problem=True)
             self.editing = editing
-            self.composer.load_text(text)
+            self.hand_back(text)
             return
-        self.keep_draft("")
+        if editing is not None:
+            self.composer.load_text(self.talk.draft)  # what was being written before the change
+        self.keep_draft(self.composer.value)
         with self.telling():
             self.composer.set_history(self.desk.store.history())
 
@@ -303,38 +301,38 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         state = "stopping · " if self._stopping else ""
         return f"{state}{stats.tokens} tokens · {stats.tokens_per_second:.0f} tok/s · escape stops"
 
-    def ended(self, node: Node, failed: Failed | None) -> None:
+    def ended(self, node: Node | None, failed: Failed | None) -> None:
         """A reply is over."""
+        self.ending = True
         self.call_next(self._end, node, failed)
 
-    async def _end(self, node: Node, failed: Failed | None) -> None:
+    async def _end(self, node: Node | None, failed: Failed | None) -> None:
         await self._write_out()
         turn, self._turn = self._turn, None
         if turn is not None:
-            if node.text or failed is None:
-                await turn.finish(node, self.talk.version(node))
-            else:
-                await turn.remove()
+            await self._lay_out(turn, node)
+        self.ending = False
+        self.desk.live = self.desk.live.over()
         if failed is not None:
             self.told_failure(failed)
         self.show_live()
         self.chat_list.refresh_chats(self.talk.chat.id if self.talk.chat else None)
         if self.talk.waiting and (failed is not None or self._stopping):
-            held = "\n\n".join(self.talk.waiting)
-            self.talk.waiting.clear()
-            self.composer.load_text("\n\n".join(filter(None, (held, self.composer.value))))
+            self.hand_back()
         elif self.talk.waiting:
             self._follow = not self.transcript.left  # nobody asked for this one just now
             await self._send(self.talk.waiting.popleft())
-        self._show_waiting()
+        self.show_waiting()
 
-    def _show_waiting(self) -> None:
-        waiting = self.talk.waiting
-        line = self.query_one("#waiting", Static)
-        line.display = bool(waiting)
-        if waiting:
-            first = " ".join(waiting[0].split())[:60]
-            line.update(f"» {len(waiting)} waiting: {first}")
+    async def _lay_out(self, turn: Turn, node: Node | None) -> None:
+        if node is not None and turn.is_attached:
+            await turn.finish(node, self.talk.version(node))
+            return
+        await turn.remove()
+        last = self.transcript.turns[-1:]
+        with self.telling():
+            if not last or not self.talk.chat or last[0].node.id != self.talk.chat.leaf:
+                await self.show_branch()  # an older version is still there, or its chat was deleted
 
     # -- keys
 
@@ -351,7 +349,7 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
             self.editing = None
             self.banner.dismiss()
             self.composer.load_text(self.talk.draft)
-        elif not self.banner.dismiss():
+        elif not self.talk.stop() and not self.banner.dismiss():
             self.transcript.clear_selection()
             self.remove_class("-chats", "-figures")
             self.composer.focus()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from textual.screen import Screen
 from localchat.chat.events import Event, Failed, Loaded
 from localchat.models.plan import LoadPlan
 from localchat.tui.desk import Desk
+from localchat.tui.keymap import worded
 from localchat.tui.widgets.banner import Banner
 from localchat.tui.widgets.title_bar import TitleBar
 from localchat.tui.widgets.welcome import Welcome
@@ -55,9 +57,7 @@ class EngineView(Screen[None]):
 
     def _load_ended(self, error: Exception | None) -> None:
         if error is not None:
-            self.told_failure(
-                Failed("engine", f"Loading failed: {error}", "{restart} tries again; the log has the details.")
-            )
+            self.told_failure(Failed("engine", f"Loading failed: {error}", "The log has the details."))
 
     def adopt(self, loaded: Loaded) -> None:
         """Something has been loaded, here or on the settings screen."""
@@ -81,17 +81,15 @@ class EngineView(Screen[None]):
         """Called once a second: an engine that ended by itself is told at once, not at the next question."""
         self.desk.live = self.desk.live.tick(monotonic())
         if self.desk.loaded and not self.desk.host.busy and not self.desk.host.backend.alive:
-            self.told_failure(
-                Failed("engine", "The engine has ended by itself.", "{restart} starts it again; the chat is kept.")
-            )
+            self.told_failure(Failed("engine", "The engine has ended by itself.", "The chat is kept."))
 
     def told_failure(self, failed: Failed) -> None:
         """Say what went wrong and the way on."""
         if failed.kind == "engine":
             self.desk.loaded = None
-        self.hear(failed)
         way = _WAYS.get(failed.kind) or ("" if self.desk.loaded else _WAYS["model"])
         hint = " ".join(filter(None, (failed.hint, way)))
+        self.hear(replace(failed, hint=worded(self.app, hint)))
         self.banner.tell(failed.title, hint, problem=True)
         self.show_live()
 

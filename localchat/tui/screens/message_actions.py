@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from textual import work
@@ -12,7 +13,8 @@ from localchat.chat.conversation import Role
 from localchat.chat.events import Failed
 from localchat.tui.desk import Desk
 from localchat.tui.screens.store_view import StoreView
-from localchat.tui.talk import Proof, Talk
+from localchat.tui.proof import Proof
+from localchat.tui.talk import Talk
 from localchat.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class MessageActions(StoreView):
         return self.transcript.last(role) if role else next(reversed(self.transcript.turns), None)
 
     def _idle(self) -> bool:
-        if self.talk.writing is not None:
+        if self.writing:
             self.notify("A reply is being written; escape stops it.")
             return False
         return True
@@ -170,20 +172,17 @@ class MessageActions(StoreView):
         turn = self._chosen(Role.ASSISTANT)
         if turn is None or not self._idle():
             return
-        if not self.talk.verify(turn.node, lambda result: self._verified(turn, result)):
-            self.notify("No tokens were kept for that message, so it cannot be verified.")
-            return
-        turn.note("verifying: writing it again the other way …")
+        turn.note("verifying: writing it again the other way … · escape stops")
+        node = turn.node.id
+        if not self.talk.verify(turn.node, lambda result: self._verified(node, result)):
+            turn.note("No tokens were kept for this message, so it cannot be verified.")
 
-    def _verified(self, turn: Turn, result: Proof | Failed | None) -> None:
-        if isinstance(result, Proof):
-            way = "with drafts" if result.accelerated else "without drafts"
-            if result.position is None:
-                turn.note(f"✓ identical: written again {way}, all {result.tokens} tokens are the same")
-            else:
-                turn.note(f"≠ written again {way}, token {result.position + 1} of {result.tokens} is another")
-        else:
-            turn.note(f"not verified: {result.title}" if result else "not verified: it was stopped")
+    def _verified(self, node: int, result: Proof | Failed | None) -> None:
+        line = verdict(result)
+        if turn := self.transcript.turn(node):
+            turn.note(line)
+        else:  # another chat or another branch is shown by now
+            self.notify(f"The reply you had verified: {line}", timeout=10, markup=False)
 
     @work
     async def action_chat_options(self) -> None:
@@ -194,7 +193,16 @@ class MessageActions(StoreView):
             chat = self.talk.chat or self.desk.store.create(self.desk.system, None, self.desk.accelerate)
             changed = await self.app.push_screen_wait(ChatOptionsScreen(chat, presets(self.desk.resolved)))
             if changed is not None:
-                self.talk.chat = self.desk.store.save(changed)
+                now = self.desk.store.chat(chat.id)  # it may have gone on meanwhile
+                self.talk.chat = self.desk.store.save(
+                    replace(
+                        now,
+                        system=changed.system,
+                        sampling=changed.sampling,
+                        preset=changed.preset,
+                        seed=changed.seed,
+                    )
+                )
 
     @work
     async def action_export(self) -> None:
@@ -206,6 +214,17 @@ class MessageActions(StoreView):
             return
         with self.telling():
             self.notify(await export(self, self.desk.store, self.talk.chat), markup=False)
+
+
+def verdict(result: Proof | Failed | None) -> str:
+    """What a verification found, in one line."""
+    if not isinstance(result, Proof):
+        return f"not verified: {result.title}" if result else "not verified: it was stopped"
+    way = "with drafts" if result.accelerated else "without drafts"
+    if result.position is None:
+        return f"✓ identical: written again {way}, all {result.tokens} tokens are the same"
+    reason = ": a tie within rounding, which exact mode rules out" if result.tie else ""
+    return f"≠ written again {way}, token {result.position + 1} of {result.tokens} is another{reason}"
 
 
 def code_blocks(text: str) -> list[str]:

@@ -155,7 +155,10 @@ def _here() -> Path:
 
 
 def _shown(folder: Path) -> str:
-    return clean(str(folder)).rstrip(os.sep) + os.sep
+    """The folder, short: what lies in the user's home begins with ~."""
+    home = _home("~")
+    inside = home != Path("~") and folder.is_relative_to(home)
+    return clean(str(Path("~", folder.relative_to(home)) if inside else folder)).rstrip(os.sep) + os.sep
 
 
 def _split(text: str) -> tuple[Path, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from textual.screen import Screen
+from textual.widgets import Static
 
 from localchat.chat.store import Node, StoreError
 from localchat.tui.talk import Talk
@@ -21,7 +22,14 @@ class StoreView(Screen[None]):
     composer: Composer
     editing: Node | None = None
     """The message that is being changed: what is typed then is no draft."""
+    ending = False
+    """A reply is over and not yet laid out."""
     _problem = ""
+
+    @property
+    def writing(self) -> bool:
+        """A reply is being written, as far as this screen is concerned."""
+        return self.talk.writing is not None or self.ending
 
     @contextmanager
     def telling(self) -> Iterator[None]:
@@ -40,10 +48,33 @@ class StoreView(Screen[None]):
         if self.editing is not None:
             return
         try:
-            self.talk.keep_draft(text)
+            self.talk.keep_draft("\n\n".join(filter(None, (*self.talk.waiting, text))))
         except StoreError as error:
             if not self.banner.pressing:
                 self.banner.tell(f"What you write cannot be saved now: {error}", f"It stays here. {error.hint}")
+
+    def tell_cut_off(self, cut: list[Node]) -> None:
+        """Say that a crash cut a reply off, if it did, and how to go on."""
+        if cut and cut[-1].text:
+            words = "The last reply was cut off when localchat ended; what was written is here."
+            self.banner.tell(words, "{continue-reply} goes on with it.")
+        elif cut:
+            self.banner.tell("The last reply was cut off before its first word.", "{regenerate} asks again.")
+
+    def hand_back(self, *texts: str) -> None:
+        """What was not sent goes back to where it was written."""
+        self.composer.load_text("\n\n".join(filter(None, (*texts, *self.talk.waiting, self.composer.value))))
+        self.talk.waiting.clear()
+        self.show_waiting()
+
+    def show_waiting(self) -> None:
+        """How many messages wait to be sent, and how the first begins."""
+        waiting = self.talk.waiting
+        line = self.query_one("#waiting", Static)
+        line.display = bool(waiting)
+        if waiting:
+            first = " ".join(waiting[0].split())[:60]
+            line.update(f"» {len(waiting)} waiting: {first}")
 
     def watch_store(self) -> None:
         """Called once a second: say that a reply cannot be saved, and when it is."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from localchat.tui import explain
 from localchat.tui.figures import MUTED, Line
 from localchat.tui.keys import bindings
 from localchat.tui.token_text import legend
+from localchat.tui.widgets.key_line import KeyLine
 from localchat.tui.widgets.lines import Lines
 from localchat.tui.widgets.token_view import TokenView
 
@@ -50,7 +50,7 @@ drafted so much, and what the round took. **margin** is how close the nearest ot
         yield Lines(id="reply")
         yield TokenView(self._tokens)
         yield Lines(id="token")
-        yield Footer(show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Begin at the first token."""

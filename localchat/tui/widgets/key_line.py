@@ -7,9 +7,12 @@ from localchat.tui.figures import MUTED, Line, width_of
 from localchat.tui.keys import ACTIONS
 from localchat.tui.widgets.lines import Lines
 
+_EVERYWHERE = ("help", "commands")
+"""The app's actions that work on every screen."""
+
 
 class KeyLine(Lines):
-    """The screen's actions that belong into a foot, as many as there is room for."""
+    """The screen's actions that belong into a foot, and the way to the rest, as many as there is room for."""
 
     DEFAULT_CSS = "KeyLine { height: 1; background: $footer-background; padding: 0 1; }"
 
@@ -18,7 +21,8 @@ class KeyLine(Lines):
         shown = {action.name for action in ACTIONS if action.footer}
         pieces: list[tuple[str, str]] = []
         for command in keymap.commands(self.app, self.screen):
-            if command.node is not self.screen or command.name not in shown or not command.keys:
+            here = command.node is self.screen or command.name in _EVERYWHERE
+            if not here or command.name not in shown or not command.keys:
                 continue
             piece = [(f" {keymap.spelled(command.keys[0])} ", "bold $accent"), (f"{command.label} ", MUTED)]
             if width_of((*pieces, *piece)) <= width:

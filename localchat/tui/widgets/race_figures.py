@@ -23,7 +23,7 @@ class RaceFigures(Lines):
 
 **speed** counts decoding alone; **first token** is from the question to the first visible token. Both are medians, with
 the range of the runs in brackets. **accepted** is accepted / drafted, and in brackets the share at each position of the
-draft. **whole reply** and **memory** are those of the race that is shown.
+draft. **whole reply**, **memory** and how many were **drafted** are those of the race that is shown.
 
 The ratio is against true plain decoding: what exact mode costs plain decoding is taken off.
 """
@@ -72,7 +72,7 @@ def rows(plain: Result, fast: Result, race: Race, *, positions: bool) -> Rows:
     if race.plain.tokens != race.fast.tokens:
         took = f"{race.plain.tokens} and {race.fast.tokens} tokens"
     by_position = " ".join(percent(share).removesuffix(" %") for share in fast.acceptance_by_position[:5])
-    verified = f"{race.fast.accepted} of {race.fast.drafted} in this race" if race.fast.drafted else "nothing drafted"
+    verified = f"{race.fast.accepted} of {race.fast.drafted} drafted" if race.fast.drafted else "nothing drafted"
     accepted = percent(fast.acceptance_rate) + (f" ({by_position})" if positions and by_position else "")
     alone = max(0, race.plain.memory_bytes - race.plain.draft_bytes)
     return (
@@ -85,7 +85,7 @@ def rows(plain: Result, fast: Result, race: Race, *, positions: bool) -> Rows:
             words.seconds(race.fast.seconds),
             took,
         ),
-        ("tokens a round", f"{plain.tokens_per_round:.2f}", f"{fast.tokens_per_round:.2f}", ""),
+        ("tokens a round", "1", f"{fast.tokens_per_round:.2f}", ""),
         ("accepted", "–", accepted, verified),
         ("memory", gib(alone), f"+{gib(race.fast.draft_bytes)}", "draft and its cache"),
     )

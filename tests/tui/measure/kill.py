@@ -34,6 +34,8 @@ ALLOWED = 0.5
 """Seconds of text that may be lost."""
 LONGEST = 3.5
 """Seconds from asking to the kill."""
+PATIENCE = 60.0
+"""Seconds to wait for the screen: a busy machine is no fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Chats:
         killed = time.monotonic()
         alone = gone_or_zombie(pid) and gone_or_zombie(engine)
         if pid != terminal.pid:
-            terminal.wait("The engine was killed")
+            terminal.wait("The engine was killed", PATIENCE)
         now, sound = self._read()
         whole = sound and all(now.get(id) == text for id, text in self._known.items())
         new = [text for id, text in now.items() if id not in self._known and not text.startswith("go")]
@@ -134,7 +136,7 @@ def kill_engine(chats: Chats, times: int, luck: random.Random) -> Iterator[Kill]
     """One screen; the engine is started again each time, and every other reply goes on where it was cut off."""
     with chats.terminal() as terminal:
         for number in range(1, times + 1):
-            terminal.wait(loaded)
+            terminal.wait(loaded, PATIENCE)
             asked = chats.ask(terminal, number, luck, go_on=number % 2 == 0 and not chats.last.startswith("go"))
             kill = chats.kill(terminal, terminal.children()[0], asked)
             yield replace(kill, told=_shows(terminal, highest(chats.last)))
@@ -146,7 +148,7 @@ def kill_app(chats: Chats, times: int, luck: random.Random) -> Iterator[Kill]:
     before, offered = None, False
     for number in range(1, times + 2):
         with chats.terminal() as terminal:
-            terminal.wait(loaded)
+            terminal.wait(loaded, PATIENCE)
             if before is not None:
                 offered = before.stored > 0
                 told = not offered or (_says(terminal, "cut off") and _shows(terminal, highest(chats.last)))
@@ -162,7 +164,7 @@ def _shows(terminal: Terminal, number: int) -> bool:
 
 def _says(terminal: Terminal, words: str) -> bool:
     try:
-        terminal.wait(words, 5.0)
+        terminal.wait(words, PATIENCE)
     except AssertionError as error:
         print(error, file=sys.stderr)
         return False

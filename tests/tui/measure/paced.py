@@ -11,12 +11,13 @@ from pathlib import Path
 from localchat import config
 from localchat.chat.store import open_store
 from localchat.models.plan import LoadPlan
-from localchat.tui.app import LocalChat
+from localchat.tui.app import Start
 from localchat.tui.desk import Desk
 from localchat.tui.host import Host
 from localchat.worker.client import Worker
 from tests.support.backend import Scripted
 from tests.support.child import command
+from tests.tui.support import started
 
 
 def main() -> None:
@@ -26,7 +27,7 @@ def main() -> None:
     worker.start()
     file = config.File(home / "config.toml")
     desk = Desk(Host(worker), open_store(home / "chats.db").store, file, config.resolve(file, {}, {}), LoadPlan())
-    LocalChat(desk, chat=chat or None).run()
+    started(Start(desk, chat or None)).run()
 
 
 if __name__ == "__main__":

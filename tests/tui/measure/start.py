@@ -1,4 +1,7 @@
-"""How long until `localchat` paints, beside a bare Textual app that says hello. Run: python -m tests.tui.measure.start"""
+"""How long until `localchat` paints, beside a bare Textual app that says hello.
+
+Run: python -m tests.tui.measure.start
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,10 @@ PARAGRAPH = (
     "A cheap drafter proposes **tokens**, the large model checks several at once, and only what the large model "
     "itself would have said is kept. That is `lossless`, and it can be measured.\n\n"
 )
-CODE = "```python\ndef walk(tree, pick):\n    node = ROOT\n    while pick(node) in tree:\n        node = tree[node]\n    return node\n```\n\n"
+CODE = (
+    "```python\ndef walk(tree, pick):\n    node = ROOT\n    while pick(node) in tree:\n        node = tree[node]\n"
+    "    return node\n```\n\n"
+)
 LIST = "- the first point, which is short\n- the second, a little longer than that\n- the third\n\n## A heading\n\n"
 TEXT = (PARAGRAPH * 2 + CODE + LIST) * 40
 SECONDS_PER_ROUND = 0.04

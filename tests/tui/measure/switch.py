@@ -19,11 +19,12 @@ from localchat.chat.conversation import Conversation, Role
 from localchat.chat.store import open_store
 from localchat.engine.types import Sampling
 from localchat.models.plan import LoadPlan, Mode
-from localchat.tui.app import LocalChat
+from localchat.tui.app import Start
 from localchat.tui.desk import Desk
 from localchat.tui.host import Host
 from localchat.tui.screens.chat import ChatScreen
 from localchat.worker.client import Worker
+from tests.tui.support import started
 
 QUESTIONS = (
     "What is speculative decoding?",
@@ -61,7 +62,7 @@ async def switched(count: int, home: Path) -> tuple[list[str], list[int]]:
     file = config.File(home / "config.toml")
     keys = {"temperature": TEMPERATURE, "max_tokens": LONGEST, "mode": "exact"}
     desk = Desk(Host(Worker()), store, file, config.resolve(file, {}, keys), PLAN)
-    app = LocalChat(desk)
+    app = started(Start(desk))
     dice = random.Random(5)
     texts, rounds = [], []
     async with app.run_test(size=(120, 40)) as pilot:
