@@ -178,13 +178,13 @@ def measured_usage(models: LoadedModels, target: Target, draft: Target | None) -
         draft=models.draft_bytes,
         target_cache=target.cache.bytes,
         draft_cache=draft.cache.bytes if draft else 0,
-        process=torch.cuda.memory_reserved(models.plan.device) if cuda else _resident(),
+        process=torch.cuda.memory_reserved(models.plan.device) if cuda else resident(),
         device_free=free,
         device_total=total,
     )
 
 
-def _resident() -> int:
+def resident() -> int:
     """Resident bytes of this process, 0 where the system does not say."""
     try:
         with open("/proc/self/statm") as file:

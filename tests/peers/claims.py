@@ -19,7 +19,8 @@ import torch
 from localchat.chat.backend import ReplyOptions
 from localchat.chat.conversation import Conversation
 from localchat.chat.events import Failed, Finished, Loaded, Reply, Wrote
-from localchat.chat.session import Session, _resident
+from localchat.chat.session import Session
+from localchat.chat.writer import resident
 from localchat.engine.types import Round, Sampling
 from localchat.models.plan import STARTER, LoadPlan, Mode
 from tests.support.tiny import Useless
@@ -115,11 +116,11 @@ def many(session: Session, replies: int) -> None:
     for index in range(replies + 20):
         if index == 20:
             gc.collect()
-            after_warm_up = _resident()
+            after_warm_up = resident()
         options = ReplyOptions(Sampling(temperature=0.8, seed=index), max_tokens=80)
         reply(session, Conversation().user(questions[index % len(questions)] + " " * (index // 5 % 3)), options)
     gc.collect()
-    grown = _resident() / after_warm_up - 1
+    grown = resident() / after_warm_up - 1
     print(f"{replies} replies: resident memory {after_warm_up / 2**20:.0f} MiB, grown {grown:+.2%}")
 
 

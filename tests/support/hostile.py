@@ -145,7 +145,7 @@ def pieces(text: str, seed: int) -> list[str]:
     return parts
 
 
-AT_ONCE = 50
+AT_ONCE = 100
 """Texts in one of the answers."""
 
 
@@ -153,4 +153,4 @@ def answer(conversation: Conversation) -> str:
     """What a scripted engine says when it is asked by number: so many texts, and that it ends."""
     number = int(conversation.messages[-1].text)
     texts = [text for text in short() if not text.lstrip().startswith("<think")]
-    return "\n\n".join([*texts[number * AT_ONCE : (number + 1) * AT_ONCE], f"end:{number:03}:"])
+    return "\n\n".join([*texts[number * AT_ONCE : (number + 1) * AT_ONCE], f"theend{number:03}"])

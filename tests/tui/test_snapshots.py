@@ -5,14 +5,11 @@ After a change that is meant: `pytest tests/tui/test_snapshots.py --snapshot-upd
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
-from syrupy.location import PyTestLocation
-from syrupy.types import SnapshotIndex
 
 from tests.tui import gallery
 from tests.tui.gallery import SIZES, visiting
@@ -25,13 +22,6 @@ class Text(SingleFileSnapshotExtension):
 
     _write_mode = WriteMode.TEXT
     file_extension = "txt"
-
-    @classmethod
-    def get_snapshot_name(cls, *, test_location: PyTestLocation, index: SnapshotIndex = 0) -> str:
-        """The test's class, its sentence and the size: "Chat a reply is laid out 80x24"."""
-        return re.sub(r"^Test|test_|asyncio-|\]", "", test_location.snapshot_name).translate(
-            str.maketrans("._[", "   ")
-        )
 
 
 @pytest.fixture

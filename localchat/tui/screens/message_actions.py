@@ -12,8 +12,8 @@ from textual.events import Key, Paste
 from localchat.chat.conversation import Role
 from localchat.chat.events import Failed
 from localchat.tui.desk import Desk
-from localchat.tui.screens.store_view import StoreView
 from localchat.tui.proof import Proof
+from localchat.tui.screens.store_view import StoreView
 from localchat.tui.talk import Talk
 from localchat.tui.widgets.transcript import Transcript
 

@@ -25,12 +25,12 @@ from localchat.models.catalog import describe
 from localchat.models.devices import Machine
 from localchat.models.folders import find_model
 from localchat.models.memory import gib
-from localchat.models.offer import Item
+from localchat.models.offer import Item, tokens
 from localchat.models.plan import STARTER, LoadPlan
 from localchat.models.stock import Found, Left, find, find_guide
 from localchat.sanitize import clean
 from localchat.tui import keeping
-from localchat.tui.choices import about, tokens
+from localchat.tui.choices import about
 from localchat.tui.desk import Desk
 from localchat.tui.figures import MUTED, rate, short_name
 from localchat.tui.keymap import worded
@@ -211,7 +211,8 @@ def _offered(item: Item, *, best: bool) -> Content:
     tail = Content.styled("  suggested", "bold $accent") if best else Content("")
     if memory.fits:
         words = f"{about(item.estimate.plain)}, ≈ {rate(item.estimate.drafted)} with drafts · "
-        words += f"{gib(memory.total - memory.reserve)} · {item.plan.precision.value}, {tokens(item.plan.context)} context"
+        words += f"{gib(memory.total - memory.reserve)} · "
+        words += f"{item.plan.precision.value}, {tokens(item.plan.context)} context"
     else:
         words = f"needs {gib(memory.shortfall)} more than there is, even as small as it gets"
     if guide:

@@ -3,7 +3,7 @@
 The script says ascending numbers and notes when each round begins, so that what is on the disk can be told in seconds:
 lost is the time between the first character that is missing and the kill.
 
-Run: python -m tests.tui.measure.kill [TIMES]
+Run: python -m tests.tui.measure.kill [TIMES] [engine | app]
 """
 
 from __future__ import annotations
@@ -193,12 +193,17 @@ def summed(victim: str, kills: Sequence[Kill]) -> dict[str, str | int | float]:
     }
 
 
+KINDS = {"engine": kill_engine, "app": kill_app}
+
+
 def main() -> None:
     """Print a line for each kill, a table, and one JSON line."""
     times = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     table = []
     with tempfile.TemporaryDirectory() as folder:
-        for victim, kind in (("engine", kill_engine), ("app", kill_app)):
+        for victim, kind in KINDS.items():
+            if victim not in (sys.argv[2:] or KINDS):
+                continue
             kills = []
             for kill in kind(Chats(Path(folder) / victim), times, random.Random(victim)):
                 print(victim, kill, flush=True)
