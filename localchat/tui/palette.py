@@ -194,11 +194,19 @@ def user_folder() -> Path:
     return paths.config_dir() / "themes"
 
 
+def files_in(folder: Path) -> list[Path]:
+    """A folder's theme files; none of one that is missing or cannot be read."""
+    try:
+        return sorted(folder.glob("*.toml"))
+    except OSError:
+        return []
+
+
 def every() -> tuple[Palette, ...]:
     """All themes there are, by name; of two with one name the later folder's counts, if it is sound."""
     found: dict[str, Palette] = {}
     for folder in folders():
-        for path in sorted(folder.glob("*.toml")):
+        for path in files_in(folder):
             theme = read(path)
             if theme.name not in found or not theme.problems:
                 found[theme.name] = theme
@@ -207,7 +215,7 @@ def every() -> tuple[Palette, ...]:
 
 def broken() -> tuple[Palette, ...]:
     """The user's themes that cannot be used."""
-    themes = (read(path) for path in sorted(user_folder().glob("*.toml")))
+    themes = (read(path) for path in files_in(user_folder()))
     return tuple(theme for theme in themes if theme.problems)
 
 

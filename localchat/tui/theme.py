@@ -92,7 +92,7 @@ class Watcher:
 def _stamps() -> set[tuple[Path, int]]:
     """Each of the user's theme files with the time of its last change."""
     found = set()
-    for path in palette.user_folder().glob("*.toml"):
+    for path in palette.files_in(palette.user_folder()):
         with contextlib.suppress(OSError):  # gone since the folder was read
             found.add((path, path.stat().st_mtime_ns))
     return found

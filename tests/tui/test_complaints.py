@@ -178,7 +178,11 @@ async def test_focus_and_keys_cost_the_same_in_a_long_chat(
 async def test_a_waiting_message_does_not_move_who_reads(make_app: MakeApp, store: Store) -> None:
     """Guards a view that jumps to the end when the next reply begins by itself."""
     gate = Event()
-    backend = Scripted(text="word\n\n" * 30, on_round=lambda number: gate.wait(10.0 if number == 12 else 0.0))
+
+    def hold(number: int) -> None:
+        gate.wait(10.0 if number == 12 else 0.0)
+
+    backend = Scripted(text="word\n\n" * 30, on_round=hold)
     app = make_app(backend, chat=long_chat(store, 4))
     async with running(app) as (pilot, screen):
         transcript = screen.transcript

@@ -45,11 +45,7 @@ send waits in line. `escape` stops the reply, and what is there stays.
 does. `alt+v` proves it: the reply is written again the other way and compared.
 """
     BINDINGS: ClassVar[list[BindingType]] = bindings("chat")
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
-        (0, "-narrow"),
-        (NARROW, "-medium"),
-        (WIDE, "-wide"),
-    ]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-medium"), (WIDE, "-wide")]  # noqa: RUF012 - as textual has it
 
     def __init__(self, desk: Desk, chat: int | None = None) -> None:
         super().__init__()
