@@ -27,10 +27,10 @@ class Recorder:
         store: where the message is.
         node: the message, in the state `WRITING`.
         start_text: what stood there before (a reply that is continued).
-        system: the system message that it is written under.
+        system: the system message that it is written under; None: not known.
     """
 
-    def __init__(self, store: Store, node: Node, start_text: str = "", system: str = "") -> None:
+    def __init__(self, store: Store, node: Node, start_text: str = "", system: str | None = None) -> None:
         self.problem = ""
         """Why the last save failed, in a sentence; empty if it did not."""
         self.start = start_text

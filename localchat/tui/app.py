@@ -109,8 +109,7 @@ class LocalChat(App[LocalchatError]):
         gc.enable()
         gc.freeze()
         self.set_interval(FRAME, self._frame)
-        self.set_interval(_ALIVE, self._chat.watch_engine)
-        self.set_interval(_ALIVE, self._chat.watch_store)
+        self.set_interval(_ALIVE, self._look)
         theme.watch(self)
         for notice in (*start.notices, *self._notices, *apply(self, self.desk.file)):
             self.notify(notice, severity="warning", timeout=10, markup=False)
@@ -119,7 +118,14 @@ class LocalChat(App[LocalchatError]):
         else:
             self._chat.load(self.desk.plan)
 
+    def _look(self) -> None:
+        if self._chat.composer.is_attached:  # timers outlive the widgets when the app ends
+            self._chat.watch_engine()
+            self._chat.watch_store()
+
     async def _frame(self) -> None:
+        if not self._chat.composer.is_attached:
+            return
         self.desk.host.drain()
         await self._chat.paint()
         box = self._chat.composer.box

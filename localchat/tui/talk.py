@@ -251,11 +251,10 @@ class Talk:
         def source(backend: Backend) -> Iterator[ReplyEvent]:
             said = conversation(self._store, parent, start, chat.system)
             drafting = writing.accelerate
-            for event in backend.reply(said, replace(options, accelerate=drafting)):
-                if drafting is not writing.accelerate:  # switched just as it began
-                    drafting = writing.accelerate
-                    backend.accelerate(drafting)
-                yield event
+            events = backend.reply(said, replace(options, accelerate=drafting))
+            if writing.accelerate is not drafting:  # switched just before there was a reply to switch
+                backend.accelerate(writing.accelerate)
+            yield from events
 
         def sink(events: tuple[ReplyEvent, ...]) -> None:
             for event in events:

@@ -49,8 +49,8 @@ async def test_a_reply_stopped_in_line_leaves_no_ghost(make_app: MakeApp) -> Non
     """Guards against a turn whose message is not in the store: walking its versions ended the program."""
     app = make_app(Scripted(load_delay=0.05, load_steps=20))
     async with app.run_test(size=(120, 40)) as pilot:
-        screen = chat_of(app)
         await wait_until(pilot, lambda: app.desk.host.busy)
+        screen = chat_of(app)
         await say(pilot, app, "one")
         await wait_until(pilot, lambda: screen.talk.writing is not None)
         await pilot.press("escape")

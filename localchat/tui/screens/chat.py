@@ -54,7 +54,7 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         self.transcript = Transcript(self.talk.version, self.talk.shown)
         self.composer = Composer()
         """Where the user writes."""
-        self.banner, self.welcome = Banner(), Welcome()
+        self.title_bar, self.banner, self.welcome = TitleBar(), Banner(), Welcome()
         self._first = chat
         self._turn: Turn | None = None
         self._unwritten: list[str] = []
@@ -64,7 +64,7 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
 
     def compose(self) -> ComposeResult:
         """What the first frame needs; the rest follows it."""
-        yield TitleBar()
+        yield self.title_bar
         with Horizontal(id="middle"), Vertical(id="centre"):
             yield self.welcome
             yield self.transcript

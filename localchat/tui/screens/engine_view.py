@@ -32,6 +32,7 @@ class EngineView(Screen[None]):
     """Loads, hears and shows."""
 
     desk: Desk
+    title_bar: TitleBar
     banner: Banner
     welcome: Welcome
     panel: Panel
@@ -100,7 +101,7 @@ class EngineView(Screen[None]):
     def show_live(self) -> None:
         """Bring every figure on the screen up to date."""
         live = self.desk.live
-        self.query_one(TitleBar).show(live)
+        self.title_bar.show(live)
         if self.completed:
             self.status_line.show(live)
             self.panel.show(live)
