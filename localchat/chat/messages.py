@@ -26,7 +26,7 @@ class Messages(Database):
     """The part of the store that knows messages. Every method raises `StoreError` where the file fails."""
 
     def add(self, chat: int, parent: int | None, role: Role, text: str, state: State = State.COMPLETE) -> Node:
-        """A new message below `parent` (None: at the top); the chat shows it from now on.
+        """A new message below `parent` (None: at the top); the chat shows it from now on, and is no longer deleted.
 
         The first user message gives a chat without a title its title.
 
@@ -41,8 +41,8 @@ class Messages(Database):
                 depth = rows.found(above)[0] + 1
             title = rows.title(text) if role is Role.USER else ""
             changed = db.execute(
-                """UPDATE chat SET updated = ?, title = CASE title WHEN '' THEN CAST(? AS TEXT) ELSE title END
-                WHERE id = ?""",
+                """UPDATE chat SET updated = ?, deleted = NULL,
+                title = CASE title WHEN '' THEN CAST(? AS TEXT) ELSE title END WHERE id = ?""",
                 (now, rows.raw(title), chat),
             ).rowcount
             rows.found(changed or None)

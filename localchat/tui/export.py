@@ -28,8 +28,7 @@ async def export(screen: Screen[Any], store: Store, chat: Chat) -> str:
         return "Nothing was exported."
     path = Path(asked).expanduser()
     is_json = path.suffix.lower() == ".json"
-    if path.exists() and asked == proposed:
-        path = _free(path)
+    path = _free(path)
     text = export_json(store, chat) if is_json else export_markdown(store, chat, chat.leaf)
     try:
         paths.write_private(path, text)
@@ -39,7 +38,9 @@ async def export(screen: Screen[Any], store: Store, chat: Chat) -> str:
 
 
 def _free(path: Path) -> Path:
-    """The same name with a number, if the file exists."""
+    """The same name with a number, if there is such a file: nothing is written over."""
+    if not path.exists():
+        return path
     number = 2
     while (other := path.with_stem(f"{path.stem}-{number}")).exists():
         number += 1

@@ -79,6 +79,17 @@ class Talk:
         chat = self.chat
         return self._store.path(chat.leaf, last) if chat and chat.leaf is not None else []
 
+    def distance(self, node: int | None) -> int:
+        """How many messages of the branch follow one."""
+        return self.count() - self._store.count(node) if node is not None else 0
+
+    def before(self, node: Node, count: int) -> list[Node]:
+        """The messages before one, at most so many; none where they cannot be read now."""
+        try:
+            return self._store.path(node.parent, count) if node.parent is not None else []
+        except StoreError:
+            return []
+
     def count(self) -> int:
         """How many messages the branch has."""
         return self._store.count(self.chat.leaf) if self.chat and self.chat.leaf is not None else 0

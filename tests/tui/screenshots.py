@@ -53,7 +53,7 @@ class Tour:
             self.app.theme = theme
             await self.pilot.pause(0.5)
             await self.pilot.press(*keys)
-            await self.pilot.pause(1.0)
+            await self.pilot.pause(0.7)
             (self.folder / f"{name}-{theme}.svg").write_text(svg(self.app, "localchat"), encoding="utf-8")
             if keys:
                 await self.back()
@@ -79,13 +79,12 @@ class Tour:
         await self.until(lambda: self.app.desk.loaded is not None)
 
     async def chat(self) -> None:
-        """Two questions, with the tokens of the last answer; then that answer token by token."""
+        """A few questions, with the tokens of the last answer; then that answer token by token."""
         await self.pilot.press("f4")
-        for question in QUESTIONS:
+        for number, question in enumerate(QUESTIONS, start=1):
             self.app.screen.query_one(Composer).load_text(question)
             await self.pilot.press("enter")
-            await self.until(lambda: self.app.desk.host.busy)
-            await self.until(lambda: not self.app.desk.host.busy)
+            await self.until(self._answered(number))
         await self.pilot.pause(1.0)
         await self.take("chat")
         await self.pilot.press("alt+w")
@@ -93,6 +92,11 @@ class Tour:
         await self.pilot.press("n")
         await self.take("tokens")
         await self.back()
+
+    def _answered(self, number: int) -> Callable[[], bool]:
+        screen = self.app.screen
+        assert isinstance(screen, ChatScreen)
+        return lambda: screen.talk.count() == 2 * number and not self.app.desk.host.busy
 
     async def around(self) -> None:
         """What stands beside the chat."""

@@ -39,7 +39,9 @@ async def running(app: LocalChat, size: tuple[int, int] = (120, 40)) -> AsyncIte
 
 def chat_of(app: LocalChat) -> ChatScreen:
     """The chat screen."""
-    return next(screen for screen in app.screen_stack if isinstance(screen, ChatScreen))
+    screens = [screen for screen in app.screen_stack if isinstance(screen, ChatScreen)]
+    assert screens, "the chat is not there yet"
+    return screens[0]
 
 
 async def say(pilot: Pilot[Any], app: LocalChat, text: str) -> None:
@@ -363,3 +365,22 @@ async def test_leaving_in_the_middle_of_a_reply_is_quiet(make_app: MakeApp, stor
     chat = store.latest()
     assert chat is not None
     assert store.path(chat.leaf or 0)[-1].text.startswith("word")
+
+
+async def test_a_search_goes_to_what_it_found(make_app: MakeApp, store: Store) -> None:
+    """Guards search in long chats: the message is in view and selected, not only its chat opened."""
+    chat = store.create()
+    leaf, wanted = None, 0
+    for number in range(120):
+        role = Role.ASSISTANT if number % 2 else Role.USER
+        leaf = store.add(chat.id, leaf, role, f"message number {number}").id
+        wanted = leaf if number == 40 else wanted
+    app = make_app(Scripted())
+    async with running(app) as pilot:
+        screen = chat_of(app)
+        await screen.open_chat(chat.id, wanted)
+        await wait_until(pilot, lambda: "message number 40" in screen_text(app))
+        selected = screen.transcript.selected
+        assert selected is not None
+        assert selected.node.id == wanted
+        assert screen.talk.count() == 120

@@ -411,3 +411,12 @@ async def test_keys_between_the_last_word_and_its_end(make_app: MakeApp, monkeyp
         assert all(turn.node.state is State.COMPLETE for turn in screen.transcript.turns)
     asked = [conversation.messages[-1].text for conversation in backend.conversations]
     assert asked == ["one", "two", "three"]
+
+
+def test_a_deleted_chat_that_goes_on_comes_back(store: Store) -> None:
+    """Guards what is said in a chat that was deleted before, or in another window: it would be purged."""
+    chat = store.create()
+    store.add(chat.id, None, Role.USER, "one")
+    store.delete(chat.id)
+    store.add(chat.id, None, Role.USER, "two")
+    assert not store.chat(chat.id).deleted

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from localchat.tui.widgets.turn import Turn
 
 NARROW, WIDE = 100, 150
+_FAR = 400
+"""Messages mounted at most to show one that was searched for."""
 _MORE_ROOM = "They stay in the chat; {settings} gives the model a longer context, {new-chat} begins a new chat."
 
 
@@ -51,7 +53,7 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         super().__init__()
         self.desk = desk
         self.talk = Talk(desk, self)
-        self.transcript = Transcript(self.talk.version, self.talk.shown)
+        self.transcript = Transcript(self.talk.version, self.talk.before)
         self.composer = Composer()
         """Where the user writes."""
         self.title_bar, self.banner, self.welcome = TitleBar(), Banner(), Welcome()
@@ -123,7 +125,7 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
             self.tell_cut_off(self.talk.settle())
         if node is not None:
             self.talk.go_to(node)
-        await self.show_branch()
+        await self.show_branch(node)
         if self.talk.chat:
             self.composer.load_text(self.talk.draft)
         self._settle()
@@ -134,10 +136,10 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
             self.notify("A reply is being written; escape stops it.")
         return self.writing
 
-    async def show_branch(self) -> None:
-        """Show the branch that the chat is at."""
+    async def show_branch(self, at: int | None = None) -> None:
+        """Show the branch that the chat is at: its end, or from a message on."""
         chat = self.talk.chat
-        nodes = self.talk.shown(PAGE)
+        nodes = self.talk.shown(max(PAGE, min(self.talk.distance(at), _FAR) + PAGE // 2))
         before = max(0, self.talk.count() - len(nodes))
         self._empty(not nodes)
         await self.transcript.show(nodes, before)
@@ -146,6 +148,8 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         self.desk.live = live.switched(on=self.talk.accelerated)
         self.show_live()
         self._show_context()
+        if at is not None:
+            self.call_after_refresh(self.transcript.go_to, at)
 
     def _empty(self, empty: bool) -> None:  # noqa: FBT001
         self.welcome.display = empty
@@ -254,6 +258,7 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         turn.begin()
         self._unwritten.insert(0, start)
         self._turn = turn
+        self._settle()
 
     def heard(self, node: Node, events: tuple[ReplyEvent, ...]) -> None:
         """Some of a reply came; it is painted with the next frame."""
@@ -277,6 +282,8 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
 
     def _show_context(self) -> None:
         """How much of the context this chat uses, on the composer's frame."""
+        if self.talk.writing is not None:
+            return
         loaded, used = self.desk.loaded, self.desk.live.context_used or self.talk.context_used()
         total = loaded.plan.context if loaded else 0
         full = total and used >= total * 3 // 4

@@ -25,12 +25,12 @@ _MOST = 3 * PAGE
 class Transcript(VerticalScroll):
     """Turns, one of which may be selected."""
 
-    def __init__(self, version: Callable[[Node], tuple[int, int]], earlier: Callable[[int], list[Node]]) -> None:
+    def __init__(self, version: Callable[[Node], tuple[int, int]], earlier: Callable[[Node, int], list[Node]]) -> None:
         """An empty transcript.
 
         Args:
             version: place and number of a message's versions.
-            earlier: the last n messages of the branch.
+            earlier: the n messages before one.
         """
         super().__init__()
         self._version = version
@@ -133,7 +133,7 @@ class Transcript(VerticalScroll):
             count = min(PAGE, self._before)
             if not count:
                 return
-            nodes = self._earlier(len(turns) + count)[:count]
+            nodes = self._earlier(turns[0].node, count)
             below = self.max_scroll_y - self.scroll_y
             self._before -= len(nodes)
             async with self.batch():
@@ -145,6 +145,15 @@ class Transcript(VerticalScroll):
 
     def _paged(self) -> None:
         self._paging = False
+
+    def go_to(self, node: int) -> None:
+        """Select a message and bring it into view."""
+        turn = self.turn(node)
+        if turn is not None:
+            self.clear_selection()
+            turn.add_class("-selected")
+            self.release_anchor()
+            self.scroll_to_widget(turn, animate=False)
 
     async def select(self, step: int) -> None:
         """Move the selection; from nothing it begins at the last message, and past it ends."""
