@@ -96,9 +96,20 @@ class Visit:
         await self.press("enter")
 
     async def at(self, screen: type[Screen[Any]], *words: str) -> None:
-        """Wait until a screen is there, and says this."""
-        await wait_until(self.pilot, lambda: isinstance(self.app.screen, screen), seconds=30)
-        await wait_until(self.pilot, lambda: all(word in screen_text(self.app) for word in words), seconds=30)
+        """Wait until a screen is there, and says this.
+
+        Raises:
+            AssertionError: it is not; what is there instead.
+        """
+
+        def there() -> bool:
+            text = screen_text(self.app)
+            return isinstance(self.app.screen, screen) and all(word in text for word in words)
+
+        try:
+            await wait_until(self.pilot, there, seconds=30)
+        except AssertionError:
+            raise AssertionError(f"no {screen.__name__} with {words}: {text_of(self.app)}") from None
 
     async def settle(self) -> None:
         """Wait until nothing changes any more."""
@@ -113,6 +124,7 @@ class Visit:
 async def welcome(visit: Visit) -> None:
     """An empty chat."""
     await visit.at(ChatScreen, "is ready")
+    await visit.settle()
 
 
 async def chat(visit: Visit) -> None:
