@@ -23,7 +23,7 @@ def test_events_cross_unchanged(start: Start) -> None:
     scripted = Scripted(LONG, prefill_steps=3)
     worker = start(scripted)
     assert list(worker.survey("auto")) == [Surveyed(MACHINE)]
-    assert list(worker.load(LoadPlan())) == list(Scripted().load(LoadPlan()))
+    assert list(worker.load(LoadPlan())) == list(scripted.load(LoadPlan()))
     assert said(worker) == list(scripted.reply(HELLO, ReplyOptions()))
 
 
