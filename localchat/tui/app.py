@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _ALIVE = 1.0
 """Seconds between two looks at whether the engine still runs."""
+_GARBAGE = (10_000, 20, 20)
+"""When garbage is looked for: at Python's own thresholds a look at everything took up to 56 ms of a frame."""
 _TWICE = 2.0
 """Seconds within which a second ctrl+c quits."""
 
@@ -108,6 +110,7 @@ class LocalChat(App[LocalchatError]):
         self._entered = True
         gc.enable()
         gc.freeze()
+        gc.set_threshold(*_GARBAGE)
         self.set_interval(FRAME, self._frame)
         self.set_interval(_ALIVE, self._look)
         theme.watch(self)
