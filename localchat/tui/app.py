@@ -204,6 +204,7 @@ class LocalChat(App[LocalchatError]):
             await self._visit(SettingsScreen(self.desk))
             if self.desk.loaded is not None:
                 self._chat.adopt(self.desk.loaded)
+            self._chat.show_live()
 
     @work
     async def action_compare(self) -> None:
