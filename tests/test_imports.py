@@ -59,3 +59,13 @@ def test_the_engine_is_pure_torch() -> None:
 def test_values_come_without_torch(modules: str) -> None:
     """Guards against a screen that waits for torch because it needs the name of an event."""
     assert not loaded_after(f"import {modules}") & set(HEAVY)
+
+
+def test_the_screen_never_imports_torch() -> None:
+    """Guards the first frame and the memory of the screen's process: every module of it, not only the first ones."""
+    files = sorted((ROOT / "localchat" / "tui").rglob("*.py"))
+    names = (".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files)
+    modules = [name.removesuffix(".__init__") for name in names]
+    found = loaded_after("import " + ", ".join([*modules, "localchat.cli.chat", "localchat.worker.client"]))
+    assert "textual" in found
+    assert not found & {"torch", "transformers"}

@@ -298,3 +298,15 @@ def _kill(terminal: Terminal, words: str) -> None:
     terminal.send("\x1bz")
     eventually(lambda: engine not in terminal.children() and bool(terminal.children()))
     terminal.wait(loaded, 60)
+
+
+def test_the_screens_process_has_no_torch_in_it() -> None:
+    """Guards against an import inside a function: what is mapped into the process is looked at after a whole reply."""
+    with Terminal([*REAL], {}) as terminal:
+        terminal.wait("Ready", 60)
+        terminal.send("What is a draft?\r")
+        terminal.wait("seed", 60)
+        maps = Path(f"/proc/{terminal.pid}/maps").read_text(encoding="utf-8")
+        assert "libtorch" not in maps
+        [engine] = terminal.children()
+        assert "libtorch" in Path(f"/proc/{engine}/maps").read_text(encoding="utf-8")
