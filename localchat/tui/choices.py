@@ -171,14 +171,15 @@ def beside(loaded: Loaded) -> str:
     return f"Planned → measured: {', '.join(shown)}."
 
 
-def legend(memory: MemoryPlan) -> tuple[tuple[str, str, str], ...]:
-    """Sign, colour and words of every part of the bar."""
+def legend(memory: MemoryPlan, total: int) -> tuple[tuple[str, str, str], ...]:
+    """Sign, colour and words of every part of the bar, on a device of so many bytes."""
     parts = (
         ("█", "$gauge-target", "target", memory.target),
         ("▓", "$gauge-target-cache", "cache", memory.target_cache),
         ("▒", "$gauge-draft", "draft", memory.draft),
         ("░", "$gauge-draft-cache", "cache", memory.draft_cache),
         ("▚", "$gauge-work", "work", memory.activations),
+        ("╱", "$gauge-other", "others", max(0, total - memory.available)),
     )
     return tuple((sign, colour, f"{name} {size(nbytes)}") for sign, colour, name, nbytes in parts if nbytes)
 

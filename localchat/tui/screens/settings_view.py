@@ -137,22 +137,20 @@ If a load fails, what worked before is loaded again.
             return
         memory = estimate.memory
         self.query_one(MemoryBar).show(*planned(memory, machine.total))
-        self.query_one("#legend", Static).update(self._legend(memory))
+        self.query_one("#legend", Static).update(self._legend(memory, machine.total))
         words = worded(self.app, comes_to(estimate, self.desk.loaded, changed=choosing.changed))
         style = "bold" if memory.fits else "bold $error"
         self.query_one("#sum", Static).update(Content.styled(words, style), layout=False)
 
-    def _legend(self, memory: MemoryPlan) -> Content:
+    def _legend(self, memory: MemoryPlan, total: int) -> Content:
         """The parts of the bar, in two lines where one is too short."""
         left = ("·", "$gauge-free", f"free {size(memory.free)}") if memory.fits else ("✗", "$error", "does not fit")
-        lines, room = [Content("")], 0
-        for sign, colour, words in (*legend(memory), left):
-            part = Content.assemble((sign, colour), f" {words}  ")
-            if room < part.cell_length - 2:
-                lines, room = [*lines, Content("")], self.query_one("#page").size.width - 2
-            lines[-1] += part
-            room -= part.cell_length
-        return Content("\n").join(lines[1:])
+        width, lines = self.query_one("#page").size.width - 2, [Content("")]
+        for sign, colour, words in (*legend(memory, total), left):
+            part = Content.assemble((sign, colour), f" {words}")
+            longer = lines[-1] + Content("  ") + part if lines[-1].cell_length else part
+            lines = [*lines[:-1], longer] if longer.cell_length <= width else [*lines, part]
+        return Content("\n").join(lines)
 
     def _missing(self, choosing: Choosing) -> Content:
         """Why there is nothing to show for the model that is chosen."""
