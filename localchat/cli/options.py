@@ -84,40 +84,21 @@ def load_plan(settings: Settings, *, trust_remote_code: bool = False) -> LoadPla
     Raises:
         UsageError: a way of drafting or a device that does not exist.
     """
+    from localchat.chat import setup
     from localchat.models.devices import check_device
-    from localchat.models.plan import LoadPlan, Mode, Precision
 
     if settings.draft in ("medusa", "eagle", "mtp"):
         raise UsageError(
             f"The drafter {settings.draft} is not part of this version.", "Use off, lookup, model, mixed or a model."
         )
     check_device(settings.device)
-    return LoadPlan(
-        model=settings.model,
-        precision=Precision(settings.precision),
-        draft=settings.draft,
-        draft_model=settings.draft_model,
-        draft_precision=Precision(settings.draft_precision),
-        context=settings.context,
-        device=settings.device,
-        mode=Mode(settings.mode),
-        trust_remote_code=trust_remote_code,
-    )
+    return setup.load_plan(settings, trust_remote_code=trust_remote_code)
 
 
 def reply_options(settings: Settings) -> ReplyOptions:
     """How to reply; a seed is drawn if none was given, and reported with the reply."""
+    from localchat.chat import setup
     from localchat.chat.backend import ReplyOptions
-    from localchat.engine.types import Sampling
 
-    sampling = Sampling(
-        temperature=settings.temperature,
-        top_k=settings.top_k,
-        top_p=settings.top_p,
-        min_p=settings.min_p,
-        repetition_penalty=settings.repetition_penalty,
-        presence_penalty=settings.presence_penalty,
-        frequency_penalty=settings.frequency_penalty,
-        seed=settings.seed if settings.seed >= 0 else secrets.randbelow(2**31),
-    )
-    return ReplyOptions(sampling, settings.max_tokens, settings.stop, settings.accelerate)
+    seed = settings.seed if settings.seed >= 0 else secrets.randbelow(2**31)
+    return ReplyOptions(setup.sampling(settings, seed), settings.max_tokens, settings.stop, settings.accelerate)

@@ -10,7 +10,7 @@ from typing import Any, cast
 from localchat import config
 from localchat.config import File, Resolved, Settings, Value
 from localchat.errors import LocalchatError
-from localchat.models.plan import LoadPlan, Mode, Precision
+from localchat.models.plan import LoadPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,20 +20,6 @@ class Kept:
     resolved: Resolved
     notice: str = ""
     """Empty if all went well."""
-
-
-def plan_of(settings: Settings) -> LoadPlan:
-    """What these settings load."""
-    return LoadPlan(
-        model=settings.model,
-        precision=Precision(settings.precision),
-        draft=settings.draft,
-        draft_model=settings.draft_model,
-        draft_precision=Precision(settings.draft_precision),
-        context=settings.context,
-        device=settings.device,
-        mode=Mode(settings.mode),
-    )
 
 
 def values_of(plan: LoadPlan) -> dict[str, Value]:

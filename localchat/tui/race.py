@@ -12,6 +12,7 @@ from localchat.bench.categories import Form, choose, form_of
 from localchat.bench.chart import Colours
 from localchat.bench.comparison import Race, Side
 from localchat.bench.runner import OFF, Measured, Pair, Result, Step, Task, Trial
+from localchat.chat import setup
 from localchat.chat.backend import ReplyOptions
 from localchat.chat.conversation import Conversation
 from localchat.chat.events import Loaded, Wrote
@@ -38,16 +39,7 @@ def trial(loaded: Loaded, settings: Settings, system: str, prompt: str, repeats:
     if not prompt:
         tasks = tuple(prompt.task for prompt in choose(form_of(loaded.plan.model)))
         return Trial(tasks, (method,), ReplyOptions(Sampling(temperature=0.0), KIND_TOKENS), repeats)
-    sampling = Sampling(
-        temperature=settings.temperature,
-        top_k=settings.top_k,
-        top_p=settings.top_p,
-        min_p=settings.min_p,
-        repetition_penalty=settings.repetition_penalty,
-        presence_penalty=settings.presence_penalty,
-        frequency_penalty=settings.frequency_penalty,
-        seed=max(settings.seed, 0),
-    )
+    sampling = setup.sampling(settings, max(settings.seed, 0))
     options = ReplyOptions(sampling, settings.max_tokens or PROMPT_TOKENS, settings.stop)
     task = Task("this prompt", Conversation.begin(system).user(prompt))
     return Trial((task,), (method,), options, repeats)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from localchat.chat import setup
 from localchat.chat.backend import Backend, ReplyOptions
 from localchat.chat.conversation import Conversation, Role
 from localchat.chat.events import Failed, Finished, Reply, ReplyEvent
@@ -235,15 +236,7 @@ class Talk:
         """A new seed each time; a chat's own seed counts on with each version, or they would all be alike."""
         settings = self._desk.resolved.settings
         own = self.chat.sampling if self.chat else None
-        base = own or Sampling(
-            settings.temperature,
-            settings.top_k,
-            settings.top_p,
-            settings.min_p,
-            settings.repetition_penalty,
-            settings.presence_penalty,
-            settings.frequency_penalty,
-        )
+        base = own or setup.sampling(settings, 0)
         fixed = self.chat.seed if self.chat and self.chat.seed is not None else settings.seed
         return replace(base, seed=fixed + version if fixed >= 0 else secrets.randbelow(2**31))
 

@@ -122,7 +122,7 @@ def a_reply(text: str, number: int = 1, role: Role = Role.ASSISTANT, state: Stat
 
 def a_transcript() -> Transcript:
     """An empty one."""
-    return Transcript(lambda node: (1, 1), lambda count: [])
+    return Transcript(lambda node: (1, 1), lambda node, count: [])
 
 
 @pytest.mark.anyio

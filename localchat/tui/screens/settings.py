@@ -9,6 +9,7 @@ from textual import on, work
 from textual.binding import BindingType
 from textual.worker import Worker, WorkerState
 
+from localchat.chat import setup
 from localchat.chat.events import Surveyed, SurveyEvent
 from localchat.models.choice import Side
 from localchat.models.devices import Machine
@@ -161,7 +162,7 @@ class SettingsScreen(SettingsView):
         """Another profile, or none."""
         settings = keeping.in_profile(self.desk.file, self.desk.resolved, name)
         self.profile = name
-        choosing.take(keeping.plan_of(settings))
+        choosing.take(setup.load_plan(settings))
         self._reference = choosing.plan
         if choosing.estimate is None:
             self.tell(f"{choosing.plan.model} is not on this machine, so this profile cannot be loaded.")

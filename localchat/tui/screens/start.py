@@ -18,6 +18,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 from textual.worker import Worker, WorkerState
 
+from localchat.chat import setup
 from localchat.chat.events import Surveyed, SurveyEvent
 from localchat.errors import LocalchatError
 from localchat.models.beginning import beginnings, suggested
@@ -182,7 +183,7 @@ the one of your home; below you can name any other folder, `.gguf` file or hub i
             self.desk.resolved, self.desk.file = kept.resolved, keeping.again(self.desk.file)
             if kept.notice:
                 self.notify(clean(kept.notice), severity="warning", markup=False)
-        self.dismiss(keeping.plan_of(self.desk.resolved.settings))
+        self.dismiss(setup.load_plan(self.desk.resolved.settings))
 
     def action_leave(self) -> None:
         """The guide will do."""
