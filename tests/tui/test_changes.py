@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localchat.chat.store import Store
+from localchat.chat.store import Store, StoreError
 from tests.support.backend import Scripted
 from tests.tui.conftest import MakeApp
 from tests.tui.support import screen_text, wait_until
@@ -77,3 +77,23 @@ async def test_a_change_sent_while_a_reply_is_written_stays_a_change(make_app: M
         await settled(pilot, app)
         said = [message.text for message in backend.conversations[-1].messages]
         assert said == ["changed"]
+
+
+async def test_a_store_that_cannot_be_read_as_a_reply_begins(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards what runs between two keys: there a failing store would end the program."""
+    app = make_app(Scripted(text="Still here."))
+    async with running(app) as pilot:
+        await say(pilot, app, "one")
+        await settled(pilot, app)
+
+        def fails(*_: object) -> list[str]:
+            raise StoreError("The chats cannot be read.", "Try again.")
+
+        monkeypatch.setattr(app.desk.store, "history", fails)
+        monkeypatch.setattr(app.desk.store, "path", fails)
+        await say(pilot, app, "two")
+        await settled(pilot, app)
+        assert "Still here." in screen_text(app)
+        assert app.is_running

@@ -108,8 +108,9 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
     def _settle(self) -> None:
         if not self.completed:
             return
-        self.chat_list.refresh_chats(self.talk.chat.id if self.talk.chat else None)
-        self.composer.set_history(self.desk.store.history())
+        with self.telling():
+            self.chat_list.refresh_chats(self.talk.chat.id if self.talk.chat else None)
+            self.composer.set_history(self.desk.store.history())
 
     # -- a chat
 
@@ -243,15 +244,8 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
 
     async def _begin(self, node: Node, start: str) -> None:
         self._empty(False)
-        if not await self.transcript.cut(node.parent):
-            path = self.talk.shown(PAGE)[:-1]
-            mounted = {turn.node.id for turn in self.transcript.turns}
-            if len(path) and path[-1].id not in mounted:
-                fresh = [said for said in path if said.id not in mounted]
-                if len(fresh) == 1 and await self.transcript.cut(fresh[0].parent):
-                    await self.transcript.add(fresh[0], follow=self._follow)
-                else:
-                    await self.transcript.show(path, max(0, self.talk.count() - 1 - len(path)))
+        with self.telling():
+            await self._show_up_to(node)
         self.transcript.clear_selection()
         turn = await self.transcript.add(node, live=True, follow=self._follow)
         self._follow = True
@@ -259,6 +253,18 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         self._unwritten.insert(0, start)
         self._turn = turn
         self._settle()
+
+    async def _show_up_to(self, node: Node) -> None:
+        """Have the messages before a reply on the screen, and none after them."""
+        if await self.transcript.cut(node.parent):
+            return
+        path = self.talk.shown(PAGE)[:-1]
+        mounted = {turn.node.id for turn in self.transcript.turns}
+        fresh = [said for said in path if said.id not in mounted]
+        if len(fresh) == 1 and await self.transcript.cut(fresh[0].parent):
+            await self.transcript.add(fresh[0], follow=self._follow)
+        elif fresh and fresh[-1] is path[-1]:
+            await self.transcript.show(path, max(0, self.talk.count() - 1 - len(path)))
 
     def heard(self, node: Node, events: tuple[ReplyEvent, ...]) -> None:
         """Some of a reply came; it is painted with the next frame."""
