@@ -11,7 +11,7 @@ from markdown_it.utils import EnvType
 
 from localchat.sanitize import clean
 
-MOST_TOKENS = 1_200
+MOST_TOKENS = 900
 """Blocks are widgets: beyond so many tokens of block structure the rest of a reply is shown as it was written."""
 _MOST_IN_BLOCK = 600
 """The same for one list, quote or table."""

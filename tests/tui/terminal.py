@@ -19,6 +19,9 @@ from typing import Self
 
 import pyte
 
+_IMPORTS = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", ""))))
+"""Tests run in a folder of their own, and their programs are modules of this tree."""
+
 
 class Terminal:
     """One command on a terminal of its own. Leaving the context ends the command if it still runs."""
@@ -39,7 +42,8 @@ class Terminal:
         self.started = time.monotonic()
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
-            environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **self._environment}
+            ours = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": _IMPORTS}
+            environment = {**os.environ, **ours, **self._environment}
             os.execvpe(self._command[0], self._command, environment)
         self.resize(*self._size)
         self._reader = threading.Thread(target=self._read, daemon=True)
