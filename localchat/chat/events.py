@@ -119,6 +119,12 @@ class Reply:
         """Decoding speed against plain decoding."""
         return self.stats.tokens_per_second / self.plain_tokens_per_second if self.plain_tokens_per_second else 1.0
 
+    @property
+    def saved_seconds(self) -> float:
+        """How much sooner it was done than by plain decoding; negative if it was later, 0 without drafts."""
+        plain = self.plain_tokens_per_second
+        return self.stats.tokens / plain - self.stats.decode_seconds if plain > 0 and self.accelerated else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:

@@ -81,8 +81,7 @@ class Summary:
     @staticmethod
     def of(reply: Reply) -> Summary:
         """The figures of a reply."""
-        stats, plain = reply.stats, reply.plain_tokens_per_second
-        saved = stats.tokens / plain - stats.decode_seconds if reply.accelerated and plain > 0 else 0.0
+        stats = reply.stats
         return Summary(
             model=reply.model,
             drafter=reply.drafter,
@@ -96,7 +95,7 @@ class Summary:
             tokens_per_round=stats.tokens_per_round,
             first_token_seconds=reply.first_token_seconds,
             total_seconds=stats.prefill_seconds + stats.decode_seconds,
-            saved_seconds=saved,
+            saved_seconds=reply.saved_seconds,
             finish_reason=reply.finish_reason,
             sampling=reply.sampling,
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from localchat.chat.events import Loaded
+from localchat.chat.events import Failed, Loaded, Surveyed, SurveyEvent
 from localchat.chat.store import Store
 from localchat.config import File, Resolved
+from localchat.models.devices import Machine
 from localchat.models.plan import LoadPlan
 from localchat.tui.host import Host
 from localchat.tui.live import Live
@@ -32,3 +34,17 @@ class Desk:
     """None until something is loaded, and again once the engine has ended."""
     live: Live = field(default_factory=Live)
     """What the panel shows."""
+
+    def survey(self, device: str, found: Callable[[Machine], None], failed: Callable[[Failed], None]) -> None:
+        """Ask what a device is and has free; where there is no such device that is told, and the CPU is asked about."""
+
+        def heard(events: tuple[SurveyEvent, ...]) -> None:
+            last = events[-1]
+            if isinstance(last, Surveyed):
+                found(last.machine)
+                return
+            failed(last)
+            if device != "cpu":
+                self.survey("cpu", found, failed)
+
+        self.host.run(lambda backend: backend.survey(device), heard)

@@ -58,12 +58,6 @@ class Standing(StrEnum):
     COSTS = "costs"
 
 
-def saved_seconds(reply: Reply) -> float:
-    """How much sooner a reply was done than plain decoding would have been; negative if it was later."""
-    plain = reply.plain_tokens_per_second
-    return reply.stats.tokens / plain - reply.stats.decode_seconds if plain and reply.accelerated else 0.0
-
-
 def round_seconds(round_: Round) -> float:
     """All the time a round took."""
     return round_.draft_seconds + round_.verify_seconds + round_.host_seconds
@@ -263,7 +257,7 @@ class Live:
     def saved_now(self) -> float:
         """Seconds saved by the reply that is being written, or by the last one."""
         if self.reply is not None:
-            return saved_seconds(self.reply)
+            return self.reply.saved_seconds
         plain = self.plain_speed
         return self.stats.tokens / plain - self.stats.decode_seconds if plain and self.drafted else 0.0
 

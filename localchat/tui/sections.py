@@ -12,8 +12,8 @@ from localchat.models.memory import MIB, gib
 from localchat.tui import figures
 from localchat.tui.figures import MUTED, Line, cut, duration, fit, percent, rate, ratio, rule, spread, wrap
 from localchat.tui.live import Live, Phase, Standing
+from localchat.tui.round_strip import source_colour, strip_lines
 from localchat.tui.widgets import memory_bar
-from localchat.tui.widgets.round_strip import source_colour, strip_lines
 
 LABEL = 9
 """Cells that the names at the left take."""

@@ -66,10 +66,9 @@ class Talk:
         self._proving: Job[ReplyEvent] | None = None
         self._unsaved: list[Recorder] = []
 
-    def open(self, chat: int) -> list[Node]:
-        """Take up a chat; its last messages."""
+    def open(self, chat: int) -> None:
+        """Take up a chat."""
         self.chat = self._store.chat(chat)
-        return self.shown(20)
 
     def new(self) -> None:
         """Leave the chat; the next message begins another."""
@@ -97,9 +96,6 @@ class Talk:
 
     def go_to(self, node: int) -> None:
         """Show the branch that a message is on."""
-        self._show(node)
-
-    def _show(self, node: int) -> None:
         if self.chat is not None:
             self._store.show(self.chat.id, self._store.tip(node))
             self.reread()
@@ -224,7 +220,7 @@ class Talk:
         place = versions.index(node.id) + step if node.id in versions else -1
         if self.chat is None or not 0 <= place < len(versions):
             return False
-        self._show(versions[place])
+        self.go_to(versions[place])
         return True
 
     def reread(self) -> None:

@@ -11,7 +11,7 @@ from localchat.chat.events import Wrote
 from localchat.engine.types import Origin
 from localchat.sanitize import clean
 from localchat.tui.figures import MUTED, Line, plain
-from localchat.tui.widgets.round_strip import source_colour
+from localchat.tui.round_strip import source_colour
 
 _LONGEST = 120
 """Characters of one token that are shown."""

@@ -16,6 +16,8 @@ from localchat.models.plan import LoadPlan
 from localchat.tui.app import LocalChat, Start
 from localchat.tui.desk import Desk
 from localchat.tui.host import Host
+from tests.support.shelf import stock_hub
+from tests.tui.stage import BIG, SMALL
 from tests.tui.support import started
 
 MakeApp = Callable[..., LocalChat]
@@ -60,3 +62,14 @@ def make_app(home: Path) -> MakeApp:
         return started(Start(desk, chat, first_start))
 
     return make
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two models that pair."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("LOCALCHAT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    stock_hub(tmp_path / "hub", BIG, SMALL)
+    return tmp_path / "hub"

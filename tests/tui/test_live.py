@@ -9,7 +9,7 @@ import pytest
 from localchat.chat.events import Failed, Finished, Loading, Memory, Prefilling, Wrote
 from localchat.models.memory import MIB
 from localchat.models.plan import LoadPlan
-from localchat.tui.live import RECENT_TOKENS, Live, Phase, Standing, saved_seconds
+from localchat.tui.live import RECENT_TOKENS, Live, Phase, Standing
 from tests.support.backend import PLAIN_SECONDS, USAGE, Scripted
 from tests.support.rounds import STORY, a_round, events, heard, loaded, story
 
@@ -55,7 +55,7 @@ def test_a_finished_reply_brings_its_own_figures() -> None:
     assert live.stats == last.reply.stats
     assert live.speedup == pytest.approx(last.reply.speedup)
     assert live.first_seconds == last.reply.first_token_seconds
-    assert live.saved == pytest.approx(saved_seconds(last.reply))
+    assert live.saved == pytest.approx(last.reply.saved_seconds)
     assert live.saved > 0
 
 

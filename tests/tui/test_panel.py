@@ -15,11 +15,11 @@ from localchat.models.memory import GIB, MIB, MemoryPlan
 from localchat.tui import theme
 from localchat.tui.figures import Line, apportion, duration, fit, joined, rate, ratio, rule, spread, width_of, wrap
 from localchat.tui.live import Live
+from localchat.tui.round_strip import strip_lines
 from localchat.tui.widgets import memory_bar
 from localchat.tui.widgets.lines import Lines
 from localchat.tui.widgets.memory_bar import MemoryBar
 from localchat.tui.widgets.panel import Panel, panel_lines
-from localchat.tui.widgets.round_strip import strip_lines
 from localchat.tui.widgets.status_line import StatusLine
 from localchat.tui.widgets.title_bar import TitleBar
 from tests.support.backend import PLAN, Scripted

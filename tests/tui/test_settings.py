@@ -19,24 +19,13 @@ from localchat.tui.screens.no_room import NoRoom
 from localchat.tui.screens.settings import SettingsScreen
 from localchat.tui.widgets.choice_row import ChoiceRow
 from tests.support.shelf import stock_hub
-from tests.tui.stage import BIG, CARD, SMALL, Sized, Stage, desk
+from tests.tui.stage import BIG, CARD, Sized, Stage, desk
 from tests.tui.support import screen_text, wait_until
 
 pytestmark = pytest.mark.anyio
 
 NO_MEMORY = Failed("fit", "The device ran out of memory.", "Close other programs.")
 Make = Callable[..., Desk]
-
-
-@pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two models that pair."""
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setenv("LOCALCHAT_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    stock_hub(tmp_path / "hub", BIG, SMALL)
-    return tmp_path / "hub"
 
 
 @pytest.fixture

@@ -13,22 +13,10 @@ from localchat import config
 from localchat.models.plan import STARTER, LoadPlan
 from localchat.tui.desk import Desk
 from localchat.tui.screens.start import StartScreen
-from tests.support.shelf import stock_hub
-from tests.tui.stage import BIG, SMALL, TINY, Sized, Stage, desk
+from tests.tui.stage import BIG, TINY, Sized, Stage, desk
 from tests.tui.support import screen_text, wait_until
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two models that pair."""
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setenv("LOCALCHAT_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    stock_hub(tmp_path / "hub", BIG, SMALL)
-    return tmp_path / "hub"
 
 
 @pytest.fixture

@@ -160,7 +160,7 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         self.editing = None
         self.talk.new()
         await self.show_branch()
-        self.composer.load_text(self.desk.store.value("draft"))
+        self.composer.load_text(self.talk.draft)
 
     async def action_new_chat(self) -> None:
         """Begin a new chat."""
@@ -224,8 +224,6 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         if editing is not None:
             self.composer.load_text(self.talk.draft)  # what was being written before the change
         self.keep_draft(self.composer.value)
-        with self.telling():
-            self.composer.set_history(self.desk.store.history())
 
     def load_into_composer(self, node: Node) -> None:
         """Begin to change a message."""
@@ -325,7 +323,7 @@ does. `alt+v` proves it: the reply is written again the other way and compared.
         if failed is not None:
             self.told_failure(failed)
         self.show_live()
-        self.chat_list.refresh_chats(self.talk.chat.id if self.talk.chat else None)
+        self._settle()
         if self.talk.waiting and (failed is not None or self._stopping):
             self.hand_back()
         elif self.talk.waiting:

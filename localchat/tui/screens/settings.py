@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.worker import Worker, WorkerState
 
 from localchat.chat import setup
-from localchat.chat.events import Surveyed, SurveyEvent
+from localchat.chat.events import Failed
 from localchat.models.choice import Side
 from localchat.models.devices import Machine
 from localchat.models.offer import Key
@@ -52,7 +52,7 @@ class SettingsScreen(SettingsView):
         self.say(worded(self.app, _BUSY) if waits else _LOOKING)
         self._machine = what_is_loaded(self.desk)
         if self._machine is None:
-            self._survey(self.desk.resolved.settings.device)
+            self.desk.survey(self.desk.resolved.settings.device, self._surveyed, self._not_surveyed)
         plan = self.desk.plan
         self._look_around(
             (plan.model, *filter(None, (plan.draft_model,))), plan.model if plan.trust_remote_code else ""
@@ -66,20 +66,14 @@ class SettingsScreen(SettingsView):
 
     # -- what there is
 
-    def _survey(self, device: str) -> None:
-        def heard(events: tuple[SurveyEvent, ...]) -> None:
-            last = events[-1]
-            if not self.is_running:
-                return
-            if isinstance(last, Surveyed):
-                self._machine = what_is_loaded(self.desk) or last.machine  # a load may have ended meanwhile
-                self._begin()
-            else:
-                self.tell(last.title, last.hint)
-                if device != "cpu":
-                    self._survey("cpu")
+    def _surveyed(self, machine: Machine) -> None:
+        if self.is_running:
+            self._machine = what_is_loaded(self.desk) or machine  # a load may have ended meanwhile
+            self._begin()
 
-        self.desk.host.run(lambda backend: backend.survey(device), heard)
+    def _not_surveyed(self, failed: Failed) -> None:
+        if self.is_running:
+            self.tell(failed.title, failed.hint)
 
     @work(thread=True, exit_on_error=False, group="look")
     def _look_around(self, names: tuple[str, ...], trusted: str) -> None:

@@ -19,7 +19,7 @@ from textual.widgets.option_list import Option
 from textual.worker import Worker, WorkerState
 
 from localchat.chat import setup
-from localchat.chat.events import Surveyed, SurveyEvent
+from localchat.chat.events import Failed
 from localchat.errors import LocalchatError
 from localchat.models.beginning import beginnings, suggested
 from localchat.models.catalog import describe
@@ -92,27 +92,21 @@ the one of your home; below you can name any other folder, `.gguf` file or hub i
     def on_mount(self) -> None:
         """Look around; the page can be left at once."""
         self.query_one(OptionList).focus()
-        self._survey(self.desk.resolved.settings.device)
+        self.desk.survey(self.desk.resolved.settings.device, self._surveyed, self._not_surveyed)
         self._look_around()
 
     def on_resize(self, event: Resize) -> None:
         """The list takes what the rest leaves it, and scrolls."""
         self.query_one(OptionList).styles.max_height = max(4, event.size.height - _REST)
 
-    def _survey(self, device: str) -> None:
-        def heard(events: tuple[SurveyEvent, ...]) -> None:
-            last = events[-1]
-            if not self.is_running:
-                return
-            if isinstance(last, Surveyed):
-                self._machine = last.machine
-                self._show()
-            else:
-                self._tell(f"{last.title} {last.hint}")
-                if device != "cpu":
-                    self._survey("cpu")
+    def _surveyed(self, machine: Machine) -> None:
+        if self.is_running:
+            self._machine = machine
+            self._show()
 
-        self.desk.host.run(lambda backend: backend.survey(device), heard)
+    def _not_surveyed(self, failed: Failed) -> None:
+        if self.is_running:
+            self._tell(f"{failed.title} {failed.hint}")
 
     @work(thread=True, exit_on_error=False)
     def _look_around(self) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from localchat.tui.figures import MUTED, Line, duration, joined, percent, plain, rate, ratio, rule, spread
 from localchat.tui.live import Live, Phase, Standing
+from localchat.tui.round_strip import strip_lines
 from localchat.tui.sections import state
 from localchat.tui.widgets.lines import Lines
-from localchat.tui.widgets.round_strip import strip_lines
 
 _STRIP = 16
 """Rounds shown as columns."""

@@ -6,11 +6,9 @@ So the grey base is what plain decoding would have given, and everything coloure
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from localchat.engine.types import Round
 from localchat.tui.figures import MUTED, Line, eighths, merged
-from localchat.tui.widgets.lines import Lines
 
 _SOURCES = {"lookup": "$source-lookup", "model": "$source-model", "medusa": "$source-head", "eagle": "$source-head"}
 _CEILINGS = (4, 8, 16, 32, 64)
@@ -56,24 +54,3 @@ def _cell(round_: Round, row: int, scale: float) -> tuple[str, str]:
     if base <= 8 * row or colour == MUTED:
         return eighths(solid, row), colour
     return eighths(base, row), f"{MUTED} on {colour}"
-
-
-class RoundStrip(Lines):
-    """The rounds of a reply, as high and as wide as it is laid out."""
-
-    DEFAULT_CSS = "RoundStrip { height: 3; }"
-    HELP: ClassVar[str] = (
-        "One column a round. The grey base is the target's own token, as plain decoding gives it; the coloured part is "
-        "accepted draft, in the colour of its source; the hatched part above was drafted and rejected."
-    )
-
-    _rounds: tuple[Round, ...] = ()
-
-    def show(self, rounds: Sequence[Round]) -> None:
-        """Show these rounds."""
-        self._rounds = tuple(rounds)
-        self.redraw()
-
-    def draw(self, width: int, height: int) -> list[Line]:
-        """The columns."""
-        return strip_lines(self._rounds, width, height)
