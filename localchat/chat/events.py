@@ -42,7 +42,7 @@ class Loaded:
     """Every choice resolved: nothing is "auto" any more."""
     model_name: str
     draft_name: str
-    """Empty when there is no draft model."""
+    """The draft model or head; empty when there is none."""
     exact: bool
     exact_cost: float
     """Measured slowdown of plain decoding by the fixed width (0.04 = 4 %)."""
@@ -55,6 +55,8 @@ class Loaded:
     notes: tuple[str, ...] = ()
     machine: Machine = field(default_factory=Machine)
     """What it runs on."""
+    draft_kind: str = ""
+    """What drafts beside lookup: model, medusa, eagle or mtp; empty if nothing does."""
 
 
 @dataclass(frozen=True, slots=True)

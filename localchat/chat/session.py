@@ -29,9 +29,10 @@ from localchat.chat.timings import best, keep_timings, read_timings, timings_fil
 from localchat.chat.trim import trimmed
 from localchat.chat.writer import Engine, Wishes, Writer, measured_usage
 from localchat.engine.calibrate import choose_threads, measure
+from localchat.engine.drafters import DRAFTERS, Parts, build, suits
 from localchat.engine.governor import Governor, Timings
+from localchat.engine.sizes import MAX_WIDTH
 from localchat.engine.target import Target
-from localchat.engine.types import MAX_WIDTH
 from localchat.errors import FitError, GenerationError, LocalchatError, ModelError, UsageError
 from localchat.models.devices import survey
 from localchat.models.loader import LoadedModels, load
@@ -94,41 +95,35 @@ class Session:
         models = yield from _progress(lambda report: load(plan, report, MAX_WIDTH, memory), wishes)
         yield Loading("measuring speed")
         wishes.check()
-        context = models.plan.context
-        target = Target(models.target_model, context, models.vocab)
-        draft = None
-        if models.draft_model is not None and models.pairing is not None and models.draft_shape is not None:
-            pairing = models.pairing
-            room = min(context, models.draft_shape.max_context or context)
-            draft = Target(models.draft_model, room, min(pairing.common_vocab, models.vocab), banned=pairing.banned_ids)
-            draft.ends = models.eos_ids if draft.device.type == "cpu" else frozenset()
-            if 0 < plan.draft_head < draft.vocabulary:
-                ends = (token for token in models.eos_ids if token < draft.vocabulary)
-                draft.reduce_head(sorted({*range(plan.draft_head), *ends}))
+        target, parts = wrapped(models)
+        drafters = {name: build(name, parts) for name in DRAFTERS if suits(name, parts)}
         choose_threads(target, _THREADS)
         file = timings_file(_fingerprint(models))
-        timings = best(read_timings(file), measure(target, draft, MAX_WIDTH))
+        timings = best(read_timings(file), measure(target, drafters, MAX_WIDTH))
         keep_timings(file, timings)
         width, cost = exact_width(timings, models)
         target.fixed_width = width
         prompt = Prompt(models.tokenizer)
         governor = Governor(timings, width or MAX_WIDTH, width)
+        for drafter in drafters.values():
+            governor.trust(drafter.priors)
         info = Loaded(
             plan=replace(models.plan, mode=Mode.EXACT if width else Mode.FAST),
             model_name=models.model_name,
             draft_name=models.draft_name,
+            draft_kind=models.head.config.kind if models.head else "model" if parts.draft else "",
             exact=width > 0,
             exact_cost=cost,
             width=width,
             plain_tokens_per_second=1.0 / governor.plain_seconds,
             memory=models.memory,
-            usage=measured_usage(models, target, draft),
+            usage=measured_usage(models, parts, drafters),
             findings=models.pairing.findings if models.pairing else (),
             notes=tuple(filter(None, (*models.notes, prompt.note, models.fast_only, _attention_note(target)))),
             machine=machine,
         )
         wishes.check()
-        self._engine = Engine(models, prompt, target, draft, governor, info)
+        self._engine = Engine(models, prompt, target, parts, governor, info, drafters)
         yield info
 
     def reply(self, conversation: Conversation, options: ReplyOptions) -> Iterator[ReplyEvent]:
@@ -193,6 +188,30 @@ def failure(error: Exception) -> Failed:
     return Failed(GenerationError.kind, f"The engine failed: {words[0]}", "Try again; the log has the details.")
 
 
+def wrapped(models: LoadedModels) -> tuple[Target, Parts]:
+    """The models with their caches: the target, and what drafters are made of."""
+    context = models.plan.context
+    target = Target(models.target_model, context, models.vocab)
+    target.ends = models.eos_ids
+    if models.draft_model is None or models.pairing is None or models.draft_shape is None:
+        return target, Parts(target, head=models.head)
+    pairing = models.pairing
+    room = min(context, models.draft_shape.max_context or context)
+    draft = Target(models.draft_model, room, min(pairing.common_vocab, models.vocab), banned=pairing.banned_ids)
+    draft.ends = models.eos_ids
+    if scored := _scored(models, draft):
+        draft.reduce_head(scored)
+    return target, Parts(target, draft)
+
+
+def _scored(models: LoadedModels, draft: Target) -> list[int]:
+    """Tokens the draft model scores, ascending: as many as the plan says, or those it was trained for. Empty: all."""
+    if not 0 < models.plan.draft_head < draft.vocabulary:
+        return list(getattr(draft.config, "draft_ids", None) or ())
+    ends = (token for token in models.eos_ids if token < draft.vocabulary)
+    return sorted({*range(models.plan.draft_head), *ends})
+
+
 def exact_width(timings: Timings, models: LoadedModels) -> tuple[int, float]:
     """The fixed width to run at (0: fast mode) and what it costs plain decoding (0.04 = 4 %).
 
@@ -245,7 +264,8 @@ def _fingerprint(models: LoadedModels) -> tuple[str, ...]:
     device = (
         torch.cuda.get_device_name(plan.device) if plan.device.startswith("cuda") else f"cpu{torch.get_num_threads()}"
     )
-    return (torch.__version__, device, models.model_name, plan.precision, models.draft_name, plan.draft_precision)
+    drafts = (models.draft_name, plan.draft_precision, str(models.head.config) if models.head else "")
+    return (torch.__version__, device, models.model_name, plan.precision, *drafts)
 
 
 def _attention_note(target: Target) -> str:

@@ -13,10 +13,13 @@ from pathlib import Path
 from localchat.engine.governor import Timings
 from localchat.paths import cache_dir, write_private
 
+_MEANING = "2"
+"""What figures mean: draft is seconds per forward of the drafting network."""
+
 
 def timings_file(parts: Sequence[str]) -> Path:
     """Where the figures of this machine and these parts (device, models, precisions, versions) are kept."""
-    machine = (platform.machine(), platform.processor(), str(os.cpu_count()), *parts)
+    machine = (_MEANING, platform.machine(), platform.processor(), str(os.cpu_count()), *parts)
     digest = hashlib.sha256("\n".join(machine).encode()).hexdigest()[:16]
     return cache_dir() / "timings" / f"{digest}.json"
 

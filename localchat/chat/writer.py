@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import torch
@@ -12,7 +12,7 @@ from localchat.chat.backend import ReplyOptions
 from localchat.chat.events import Finished, Loaded, Memory, Prefilling, Reply, ReplyEvent, Usage, Wrote
 from localchat.chat.prompt import Prompt
 from localchat.engine.detokenize import Stopper
-from localchat.engine.drafters import build
+from localchat.engine.drafters import Parts
 from localchat.engine.generate import generate
 from localchat.engine.governor import Governor
 from localchat.engine.sampling import Picker
@@ -31,21 +31,27 @@ class Engine:
     models: LoadedModels
     prompt: Prompt
     target: Target
-    draft: Target | None
+    parts: Parts
     governor: Governor
     info: Loaded
-    drafters: dict[str, Drafter] = field(default_factory=dict)
+    drafters: dict[str, Drafter]
+    """All that can be made of the parts; each keeps its memory between replies."""
 
     def drafter(self, method: str) -> Drafter:
-        """The drafter of that name; it keeps its memory between replies."""
+        """The drafter of that name.
+
+        Raises:
+            UsageError: what it needs is not loaded.
+        """
         if method not in self.drafters:
-            self.drafters[method] = build(method, self.draft)
-            self.governor.trust(self.drafters[method].priors)
+            raise UsageError(f"Nothing that is loaded drafts by {method}.", "Load with a draft model or head for it.")
         return self.drafters[method]
 
     def scrub(self) -> None:
         """Forget every turn, and whatever a forward that was broken off left in the caches."""
-        for model in filter(None, (self.target, self.draft)):
+        for drafter in self.drafters.values():
+            drafter.forget()
+        for model in filter(None, (self.target, self.parts.draft)):
             model.truncate(0)
             model.cache.scrub()
 
@@ -83,7 +89,7 @@ class Writer:
         self._drafter = engine.drafter(self._method)
         if options.fresh:
             self._drafter.forget()
-            for model in filter(None, (engine.target, engine.draft)):
+            for model in filter(None, (engine.target, engine.parts.draft)):
                 model.truncate(0)
         self._stopper = Stopper(
             engine.prompt.decode, engine.models.eos_ids, options.stop, options.max_tokens or room + 1
@@ -100,12 +106,13 @@ class Writer:
             reason = yield from self._decode()
         tail = self._stopper.flush()
         self._text.append(tail)
-        usage = measured_usage(self._engine.models, self._engine.target, self._engine.draft)
+        usage = measured_usage(self._engine.models, self._engine.parts, self._engine.drafters)
         yield Memory(usage)
         yield Finished(self._reply(reason, usage))
 
     def _prefill(self) -> Generator[ReplyEvent, None, StopReason | None]:
         target, spent, total = self._engine.target, 0.0, 0
+        target.tap(self._drafter.needs.hidden_layers, self._drafter.needs.rows)
         chunks = target.prefill(self._tokens[:-1])
         while True:
             begun = perf_counter()
@@ -170,14 +177,15 @@ class Writer:
         )
 
 
-def measured_usage(models: LoadedModels, target: Target, draft: Target | None) -> Usage:
+def measured_usage(models: LoadedModels, parts: Parts, drafters: Mapping[str, Drafter]) -> Usage:
+    """What the process has allocated, and what the device has left."""
     free, total = available_memory(models.plan.device)
     cuda = models.plan.device.startswith("cuda")
     return Usage(
         target=models.target_bytes,
         draft=models.draft_bytes,
-        target_cache=target.cache.bytes,
-        draft_cache=draft.cache.bytes if draft else 0,
+        target_cache=parts.target.cache.bytes if parts.target else 0,
+        draft_cache=(parts.draft.cache.bytes if parts.draft else 0) + sum(one.cache_bytes for one in drafters.values()),
         process=torch.cuda.memory_reserved(models.plan.device) if cuda else resident(),
         device_free=free,
         device_total=total,

@@ -35,13 +35,18 @@ def attend(
     Returns:
         [1, width, heads, head_dim].
     """
+    view = step.views[module.window]  # type: ignore[index]
+    return packed(query, key, value, view.mask, scaling, softcap).transpose(1, 2), None
+
+
+def packed(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float, softcap: float | None) -> Tensor:
+    """[1, heads, width, head_dim]; arguments as those of `attend`, and the mask [groups * width, read]."""
     heads, width, size = query.shape[1:]
     groups = key.shape[1]
-    view = step.views[module.window]  # type: ignore[index]
-    packed = query.reshape(1, groups, heads // groups * width, size)
+    rows = query.reshape(1, groups, heads // groups * width, size)
     if softcap is None:
-        out = functional.scaled_dot_product_attention(packed, key, value, attn_mask=view.mask, scale=scaling)
+        out = functional.scaled_dot_product_attention(rows, key, value, attn_mask=mask, scale=scaling)
     else:
-        scores = torch.tanh(packed @ key.transpose(2, 3) * (scaling / softcap)) * softcap + view.mask
+        scores = torch.tanh(rows @ key.transpose(2, 3) * (scaling / softcap)) * softcap + mask
         out = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype) @ value
-    return out.reshape(1, heads, width, value.shape[3]).transpose(1, 2), None
+    return out.reshape(1, heads, width, value.shape[3])

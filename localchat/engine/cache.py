@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from localchat.engine.sizes import cache_rows
 from localchat.engine.traffic import upload
 from localchat.engine.tree import depths, visible
-from localchat.engine.types import cache_rows
 
 BUCKET = 256
 """Attention reads a multiple of this many slots, so its cost follows the context in use."""
@@ -43,8 +43,22 @@ class Step:
     """One forward: where its rows stand in the cache and what they see, per window size."""
 
     positions: Tensor
-    """[width], by depth in the draft; a slot goes by row instead."""
+    """[width], by depth in the tree of rows; a slot goes by row instead."""
     views: dict[int | None, View]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The new rows of a forward, and the tree they are part of."""
+
+    start: int
+    """Slot of the first new row, in a cache that never turns."""
+    positions: Tensor
+    """Of the new rows [width]."""
+    places: Tensor
+    """Positions of all rows [held + width]."""
+    family: Tensor | None
+    """Which rows the new ones see [width, held + width]; a chain needs none."""
 
 
 class Layer:
@@ -114,33 +128,36 @@ class Cache:
         self._zero = torch.zeros((), dtype=dtype, device=device)
         self._never = torch.full((), torch.finfo(dtype).min, dtype=dtype, device=device)
 
-    def begin(self, width: int, parents: Sequence[int], *, fixed_read: bool) -> Step:
-        """Prepare a forward of `width` rows after the `length` tokens held.
+    @torch.inference_mode()
+    def begin(self, width: int, parents: Sequence[int] = (), *, held: int = 0, fixed_read: bool = False) -> Step:
+        """Prepare a forward of `width` new rows after the `length` tokens settled and `held` rows of the same tree.
 
         Args:
-            width: rows: the last emitted token, the draft, then padding.
-            parents: of the draft's nodes; a prompt chunk is a chain and passes none.
+            width: new rows, padding included.
+            parents: the row each row follows, those held first; ROOT is the settled text. Rows without one follow the
+                row before them: a prompt chunk or a chain passes none, padding comes last.
+            held: rows of this tree that earlier forwards wrote and that are not settled yet.
             fixed_read: read the bucket of the first row alone, so that what a row reads depends on its position only.
         """
-        start = self.length
-        chain = all(parent == node - 1 for node, parent in enumerate(parents))
-        if chain:
-            positions = torch.arange(start, start + width, device=self.device)
+        start, end = self.length + held, self.length + held + width
+        family = None
+        if all(parent == row - 1 for row, parent in enumerate(parents)):
+            places = positions = torch.arange(start, end, device=self.device)
         else:
-            by_row = [0, *depths(parents)]
-            by_row += range(by_row[-1] + 1, by_row[-1] + 1 + width - len(by_row))
-            positions = upload(by_row, self.device) + start
-        end = start + 1 if fixed_read else start + width
-        reach = -(-end // BUCKET) * BUCKET
-        family = None if chain else upload(visible(parents, width), self.device)
-        views = {window: self._view(window, rows, positions, reach, family) for window, rows in self.kinds.items()}
+            parents = [*parents, *range(len(parents) - 1, held + width - 1)]
+            places = upload(depths(parents), self.device) + (self.length - 1)
+            positions = places[held:]
+            family = upload(visible(parents)[held:], self.device)
+        reach = -(-(start + 1 if fixed_read else end) // BUCKET) * BUCKET
+        tree = Tree(start, positions, places, family)
+        views = {window: self._view(window, rows, reach, tree) for window, rows in self.kinds.items()}
         self._step = Step(positions, views)
-        self._high = start + width if start == 0 else max(self._high, start + width)
+        self._high = end if start == 0 else max(self._high, end)
         return self._step
 
-    def _view(self, window: int | None, rows: int, positions: Tensor, reach: int, family: Tensor | None) -> View:
-        """`family` [width, width] says which rows of a tree see which; a chain needs none."""
-        start, width = self.length, len(positions)
+    def _view(self, window: int | None, rows: int, reach: int, tree: Tree) -> View:
+        start, positions = tree.start, tree.positions
+        width = len(positions)
         slots = self._slots[:rows][start : start + width] if start + width <= rows else None
         first = start if slots is not None else -1
         if slots is None:
@@ -152,11 +169,11 @@ class Cache:
         if last >= rows:
             held = last - (last - held) % rows
         seen = held <= positions[:, None]
-        if family is not None:
-            inside = (held >= start) & (held <= last)
-            row = (held - start).clamp(0, width - 1)
-            seen = torch.where(inside, family[:, row], seen)
-            held = torch.where(inside, positions[row], held)
+        if tree.family is not None:
+            inside = (held >= self.length) & (held <= last)
+            row = (held - self.length).clamp(0, len(tree.places) - 1)
+            seen = torch.where(inside, tree.family[:, row], seen)
+            held = torch.where(inside, tree.places[row], held)
         if last >= rows:
             seen = seen & (held >= 0)
         if window is not None and last >= window:
@@ -171,15 +188,15 @@ class Cache:
         return layer.write(keys, values, self._step.views[layer.window])
 
     def keep(self, path: Sequence[int]) -> None:
-        """Keep the last emitted token's row and the accepted nodes of the draft just verified, in path order."""
-        start = self.length + 1
-        if any(node != depth for depth, node in enumerate(path)):
-            source = upload([start + node for node in path], self.device)
-            target = torch.arange(start, start + len(path), device=self.device)
+        """Settle these rows of the tree, each following the one before it, and forget the others."""
+        first = next((at for at, row in enumerate(path) if row != at), len(path))
+        if first < len(path):
+            source = upload([self.length + row for row in path[first:]], self.device)
+            target = torch.arange(self.length + first, self.length + len(path), device=self.device)
             slots = {rows: (source % rows, target % rows) for rows in self.kinds.values()}
             for layer in self.layers:
                 layer.move(*slots[layer.rows])
-        self.length = start + len(path)
+        self.length += len(path)
 
     @property
     def bucket_room(self) -> int:
@@ -193,7 +210,7 @@ class Cache:
             layer.scrub(torch.arange(begin, max(begin, self._high), device=self.device) % layer.rows)
 
     def advance(self, count: int) -> None:
-        """Keep the first `count` rows of the forward just done."""
+        """Settle the first `count` rows of the forward just done."""
         self.length += count
 
     def truncate(self, length: int) -> int:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 
 import torch
 
 from localchat.engine.governor import Timings
+from localchat.engine.sampling import Picker
+from localchat.engine.sizes import WIDTHS
 from localchat.engine.target import Target
 from localchat.engine.traffic import settle
-from localchat.engine.types import NO_DRAFT, PREFILL_CHUNK, ROOT, WIDTHS, Draft
+from localchat.engine.tree import depths
+from localchat.engine.types import NO_DRAFT, ROOT, Draft, Drafter, Sampling, Tapped, Verdict, Weighed
 
 _CONTEXT = 128
 _PROMPT = 64
+_LEVELS = 4
+"""Depth of a draft in a rehearsal."""
 _TRIALS = 5
 _WORTH = 0.85
 """More threads must be this much quicker than one."""
@@ -41,8 +47,8 @@ def _chain(width: int, device: torch.device) -> Draft:
     return Draft(ids, tuple(range(ROOT, count - 1)), "measure", (0,) * count)
 
 
-def measure(target: Target, draft: Target | None, max_width: int, repeats: int = 5) -> Timings:
-    """Time the target at each width and the draft model's step; both caches are left empty.
+def measure(target: Target, drafters: Mapping[str, Drafter], max_width: int, repeats: int = 5) -> Timings:
+    """Time the target at each width and each drafter's steps; the target's cache is left empty, drafters forget.
 
     Verification times include choosing the tokens, as they do in a round.
     """
@@ -58,7 +64,12 @@ def measure(target: Target, draft: Target | None, max_width: int, repeats: int =
     times = _seconds([partial(verify, width) for width in widths], target.device, repeats)
     target.fixed_width = fixed
     target.truncate(0)
-    return Timings(tuple(zip(widths, times, strict=True)), *(_draft_costs(draft, repeats) if draft else ((), ())))
+    room = Rehearsal()
+    for drafter in drafters.values():
+        for _ in range(repeats + 1):
+            _rehearse(target, drafter, room)
+        drafter.forget()
+    return Timings(tuple(zip(widths, times, strict=True)), tuple(room.steps.items()), tuple(room.reading.items()))
 
 
 def choose_threads(target: Target, most: int) -> None:
@@ -81,15 +92,60 @@ def choose_threads(target: Target, most: int) -> None:
     target.truncate(0)
 
 
-def _draft_costs(draft: Target, repeats: int) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[str, float], ...]]:
-    prompt: Sequence[int] = [0] * min(_PROMPT, draft.context // 2, PREFILL_CHUNK)
-    token = torch.zeros((), dtype=torch.int64, device=draft.device)
+@dataclass(slots=True)
+class Rehearsal:
+    """A `Room` in which everything pays, to see what it costs."""
 
-    def read() -> None:
-        draft.truncate(0)
-        for _ in draft.prefill(prompt):
-            pass
+    limit: int = _LEVELS
+    branches: bool = False
+    steps: dict[str, float] = field(default_factory=dict)
+    """Least seconds per forward of a drafting network, by source."""
+    reading: dict[str, float] = field(default_factory=dict)
+    """Least seconds per prompt token."""
 
-    reading, step = _seconds([read, lambda: draft.follow(token).topk(2)], draft.device, repeats)
-    draft.truncate(0)
-    return (("model", step),), (("model", reading / len(prompt)),)
+    def weigh(self, source: str, parents: Sequence[int], classes: Sequence[int], steps: int) -> Weighed:
+        """Keep all."""
+        return Weighed(tuple(range(len(parents))), max(depths(parents), default=0) < self.limit)
+
+    def value(self, source: str, parents: Sequence[int], classes: Sequence[int], steps: int | None) -> float:
+        """All sources are alike."""
+        return 1.0
+
+    def repays(self, source: str, pending: int) -> bool:
+        """Reading pays."""
+        return True
+
+    def refuse(self, source: str, reason: str) -> None:
+        """Nobody looks."""
+
+    def prepared(self, source: str, count: int, seconds: float) -> None:
+        """Note the time."""
+        self.reading[source] = min(seconds / count, self.reading.get(source, seconds))
+
+    def drafted(self, draft: Draft, seconds: float) -> None:
+        """Note the time."""
+        if draft.steps:
+            each = seconds / draft.steps
+            self.steps[draft.source] = min(each, self.steps.get(draft.source, each))
+
+
+def _rehearse(target: Target, drafter: Drafter, room: Rehearsal) -> None:
+    """A reply of two rounds after a prompt of nothing, with states of nothing."""
+
+    def states(rows: int) -> Tapped | None:
+        shape = (rows, target.config.hidden_size)
+        nothing = torch.zeros(shape, dtype=target.dtype, device=target.device)
+        return Tapped((nothing,) * len(drafter.needs.hidden_layers)) if drafter.needs.hidden_layers else None
+
+    tokens = [0] * min(_PROMPT, target.context // 2)
+    picker = Picker(Sampling(), tokens, target.vocabulary, target.device)
+    drafter.start(tokens, states(len(tokens) - 1))
+    for reads_first in (True, False):
+        begun = perf_counter()
+        draft = drafter.propose(tokens, picker, room)
+        settle(target.device)
+        if not reads_first:
+            room.drafted(draft, perf_counter() - begun)
+        tokens.append(0)
+        picker.learn((0,))
+        drafter.learn(tokens, Verdict((), (0,)), states(1))

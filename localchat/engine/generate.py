@@ -14,10 +14,11 @@ from time import perf_counter
 from localchat.engine.detokenize import Stopper
 from localchat.engine.governor import Governor, tested
 from localchat.engine.sampling import Picker
+from localchat.engine.sizes import padded
 from localchat.engine.target import Output, Target
 from localchat.engine.traffic import Stopwatch, download
 from localchat.engine.tree import depths
-from localchat.engine.types import NO_DRAFT, ROOT, Decision, Draft, Drafter, Origin, Round, StopReason, Verdict, padded
+from localchat.engine.types import NO_DRAFT, ROOT, Decision, Draft, Drafter, Origin, Round, StopReason, Verdict
 from localchat.engine.verify import verify
 from localchat.errors import GenerationError
 
@@ -41,7 +42,6 @@ def generate(
         watch = Stopwatch(target.device)
         governor.open(min(stopper.left - 1, room_left(target, len(tokens))))
         draft = drafter.propose(tokens, picker, governor)
-        # A branch's rows stand elsewhere in the cache than plain decoding's, so exact mode verifies chains only.
         draft = draft.trunk() if target.fixed_width else draft
         decision = governor.decide(draft)
         watch.split()

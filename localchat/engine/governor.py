@@ -1,27 +1,30 @@
-"""How much to draft: the width that maximises expected tokens per measured second, zero included.
+"""How much to draft: the part of a draft that maximises expected tokens per measured second, none included.
 
-Acceptance is estimated per source and class (a position in a model's draft, a match length in a lookup), cost per
-width. Nothing is decided on acceptance alone and nothing is parked for good: a parked source is tried again, ever less
-often. The choice can change the speed and never the text.
+Acceptance is estimated per source and class (how sure a network was, a match length in a lookup), cost per width and
+per forward of the drafting network. A path's chance is the product of its nodes'; siblings exclude each other. Nothing
+is decided on acceptance alone and nothing is parked for good: a parked source is tried again, ever less often. The
+choice can change the speed and never the text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
-from localchat.engine.types import Decision, Draft, Verdict
+from localchat.engine.acceptance import Acceptance
+from localchat.engine.sureness import SURE
+from localchat.engine.tree import depths
+from localchat.engine.types import ROOT, Decision, Draft, Verdict, Weighed
 
-_MEMORY = 0.97
-"""Weight an acceptance observation keeps after each later one."""
-_FIRST_WEIGHT = 3.0
-"""Observations that an expectation counts as before anything was seen."""
-_CARRIED = 3.0
-"""Observations that all earlier replies count as."""
 _READING, _READING_PARKED = 0.15, 0.03
 """Share of a reply's time so far that may go into getting a drafter started."""
 _ENTER = 1.04
 """How much better than plain a parked source must look to be let in again."""
+_BRANCH = 1.02
+"""How much better than a chain a draft with branches must look: masks and copied rows have a price too."""
+_FORLORN = 0.003
+"""What is this unlikely is not looked at."""
 _FIRST_PROBE, _LAST_PROBE = 8, 512
 _CLAMP = 1.5
 """A sample further off than this factor (a page fault, another program) counts as this far off."""
@@ -34,7 +37,7 @@ class Timings:
     verify: tuple[tuple[int, float], ...] = ((1, 1.0), (64, 1.0))
     """(width, seconds) in ascending width."""
     draft: tuple[tuple[str, float], ...] = ()
-    """(source, seconds per proposed token)."""
+    """(source, seconds per forward of the drafting network)."""
     prepare: tuple[tuple[str, float], ...] = ()
     """(source, seconds per prompt token a drafter must compute before it can start)."""
 
@@ -44,29 +47,22 @@ class Timings:
 
 
 @dataclass(slots=True)
-class _Estimate:
-    """Acceptance of one class: a prior that observations outweigh and later ones outweigh again."""
-
-    accepted: float
-    seen: float
-
-    @property
-    def rate(self) -> float:
-        return self.accepted / self.seen
-
-    def observe(self, hit: bool) -> None:  # noqa: FBT001
-        self.accepted = self.accepted * _MEMORY + hit
-        self.seen = self.seen * _MEMORY + 1.0
-
-
-@dataclass(slots=True)
 class _Parking:
     """When a source that does not pay is tried again."""
 
     parked: bool = False
     wait: int = 0
     backoff: int = _FIRST_PROBE
-    probing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Nodes of a draft to verify, and what they promise."""
+
+    nodes: list[int]
+    tokens: float
+    value: float
+    """Expected tokens per second."""
 
 
 @dataclass(slots=True)
@@ -87,68 +83,52 @@ class Governor:
     limit: int = 0
     _emitted: int = 0
     _reading: float = 0.0
-    _rates: dict[tuple[str, int], _Estimate] = field(default_factory=dict)
-    _priors: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    _acceptance: Acceptance = field(default_factory=Acceptance)
     _parking: dict[str, _Parking] = field(default_factory=dict)
     _draft: dict[str, float] = field(default_factory=dict)
     _prepare: dict[str, float] = field(default_factory=dict)
+    _verify: list[float] = field(default_factory=list)
+    """Seconds by rows, at the scale of the table."""
     _scale: float = 1.0
     _samples: int = 0
     _spent: float = 0.0
     _tabled: float = 0.0
     _refused: dict[str, str] = field(default_factory=dict)
+    _probing: dict[str, bool] = field(default_factory=dict)
+    """Sources let in this round; True: only to see how they do."""
 
     def __post_init__(self) -> None:
         self._draft.update(self.timings.draft)
         self._prepare.update(self.timings.prepare)
+        rows = range(self.max_width + 1)
+        self._verify = [self.timings.seconds(max(width, self.fixed_width)) for width in rows]
 
     def trust(self, priors: Mapping[str, tuple[float, ...]]) -> None:
         """Acceptance to expect of each class of a source before anything was seen."""
-        self._priors.update(priors)
+        self._acceptance.trust(priors)
 
     def open(self, room: int) -> None:
         """A round begins in which at most `room` tokens can be of use."""
         self.limit = max(0, min(room, self.max_width - 1)) if self.allowed else 0
         self._refused = {}
+        self._probing = {}
+
+    @property
+    def branches(self) -> bool:
+        """A branch's rows stand elsewhere in the cache than plain decoding's, so exact mode verifies chains only."""
+        return not self.fixed_width
 
     def begin_reply(self) -> None:
-        """Nothing of the next reply is written yet.
-
-        Texts differ more than rounds of one text do: what was seen before counts as a few observations, and a rate
-        better than expected at first is drawn back a little.
-        """
+        """Nothing of the next reply is written yet."""
         self._emitted = 0
         self._reading = 0.0
         for parking in self._parking.values():
             parking.wait, parking.backoff = min(parking.wait, _FIRST_PROBE // 2), _FIRST_PROBE
         self._spent = self._tabled = 0.0
-        for (source, kind), estimate in self._rates.items():
-            rate = min(estimate.rate, (3 * estimate.rate + self._prior(source, kind)) / 4)
-            estimate.seen = min(estimate.seen, _CARRIED)
-            estimate.accepted = rate * estimate.seen
+        self._acceptance.begin_reply()
 
-    def _listed(self, source: str) -> tuple[float, ...]:
-        return self._priors.get(source) or (0.7,)
-
-    def _prior(self, source: str, kind: int) -> float:
-        priors = self._listed(source)
-        return priors[min(kind, len(priors) - 1)]
-
-    def _rate(self, source: str, kind: int) -> float:
-        """Acceptance to expect; a class past the listed ones is as good as the last one known before it."""
-        last = len(self._listed(source)) - 1
-        while (source, kind) not in self._rates and kind > last:
-            kind -= 1
-        found = self._rates.get((source, kind))
-        return found.rate if found else self._prior(source, kind)
-
-    def _observe(self, source: str, kind: int, hit: bool) -> None:  # noqa: FBT001
-        if (source, kind) not in self._rates:
-            self._rates[(source, kind)] = _Estimate(_FIRST_WEIGHT * self._rate(source, kind), _FIRST_WEIGHT)
-        self._rates[(source, kind)].observe(hit)
-
-    def _verify_seconds(self, width: int) -> float:
-        return self._scale * self.timings.seconds(max(width, self.fixed_width))
+    def _verify_seconds(self, rows: int) -> float:
+        return self._scale * self._verify[min(rows, self.max_width)]
 
     @property
     def plain_rate(self) -> float:
@@ -163,65 +143,119 @@ class Governor:
         """
         return self.timings.seconds(1) * (self._spent / self._tabled if self._tabled else self._scale)
 
-    def _expectations(self, source: str, classes: Sequence[int]) -> list[float]:
-        """Expected tokens of a round that drafts 0, 1, 2, ... of a chain."""
-        alive, total, found = 1.0, 1.0, [1.0]
-        for kind in classes:
-            alive *= self._rate(source, kind)
-            total += alive
-            found.append(total)
-        return found
+    def _alive(self, source: str, parents: Sequence[int], classes: Sequence[int]) -> list[float]:
+        """Per node the chance that it is accepted."""
+        rates = [self._acceptance.rate(source, kind) for kind in classes]
+        sums: dict[int, float] = {}
+        for parent, rate in zip(parents, rates, strict=True):
+            sums[parent] = sums.get(parent, 0.0) + rate
+        alive: list[float] = []
+        for parent, rate in zip(parents, rates, strict=True):
+            alive.append(rate / max(1.0, sums[parent]) * (1.0 if parent == ROOT else alive[parent]))
+        return alive
 
-    def _seconds(self, source: str, depth: int, rows: int = 0) -> float:
-        return self._verify_seconds(1 + depth + rows) + depth * self._draft.get(source, 0.0) * self._scale
+    def _step(self, source: str) -> float:
+        """Seconds of one forward of a drafting network."""
+        return self._draft.get(source, 0.0) * self._scale
 
-    def _values(self, source: str, classes: Sequence[int]) -> list[float]:
-        """Expected tokens per second of drafting 0, 1, 2, ... of a chain, as far as there is room."""
-        expected = self._expectations(source, classes[: self.limit])
-        return [tokens / self._seconds(source, depth) for depth, tokens in enumerate(expected)]
+    def _part(self, source: str, order: Sequence[int], alive: Sequence[float], steps: Sequence[int]) -> _Part:
+        """As many nodes of this order as give most tokens per second.
 
-    def value(self, source: str, classes: Sequence[int]) -> float:
-        """Expected tokens per second of the best depth of such a chain; asking changes nothing."""
-        return max(self._values(source, classes))
+        Args:
+            alive: per node the chance that it is accepted.
+            steps: forwards of the drafting network, by how many nodes are verified.
+        """
+        step, tokens = self._step(source), 1.0
+        count, most, best = 0, tokens, tokens / (self._verify_seconds(1) + steps[0] * step)
+        for rows, node in enumerate(order[: self.limit], start=2):
+            if alive[node] < _FORLORN:
+                break
+            tokens += alive[node]
+            value = tokens / (self._verify_seconds(rows) + steps[rows - 1] * step)
+            if value > best:
+                count, most, best = rows - 1, tokens, value
+        return _Part(list(order[:count]), most, best)
 
-    def depth(self, source: str, classes: Sequence[int]) -> int:
-        """How many leading tokens of a chain are worth verifying (0: none)."""
-        values = self._values(source, classes)
-        if len(values) == 1:
-            return 0
-        best = max(range(len(values)), key=values.__getitem__)
+    def _best(self, source: str, parents: Sequence[int], alive: Sequence[float], steps: int | None) -> _Part:
+        """The part of a draft that gives most tokens per second; a chain unless branches make a difference."""
+
+        def forwards(order: Sequence[int]) -> Sequence[int]:
+            if steps is not None:
+                return [steps] * (len(order) + 1)
+            depth = depths(parents)
+            return [0, *accumulate((depth[node] for node in order), max)]
+
+        order = sorted(range(len(alive)), key=lambda node: -alive[node])
+        trunk: list[int] = []
+        for node in order:
+            if parents[node] == (trunk[-1] if trunk else ROOT):
+                trunk.append(node)
+        chain = self._part(source, trunk, alive, forwards(trunk))
+        if len(trunk) == len(order):
+            return chain
+        wide = self._part(source, order, alive, forwards(order))
+        return wide if wide.value > _BRANCH * chain.value else chain
+
+    def value(self, source: str, parents: Sequence[int], classes: Sequence[int], steps: int | None) -> float:
+        """Expected tokens per second of the best part of such a draft; asking changes nothing."""
+        return self._best(source, parents, self._alive(source, parents, classes), steps).value
+
+    def weigh(self, source: str, parents: Sequence[int], classes: Sequence[int], steps: int) -> Weighed:
+        """See `Room.weigh`."""
+        if not self.limit:
+            return Weighed((), False)
+        alive, depth = self._alive(source, parents, classes), depths(parents)
+        part = self._best(source, parents, alive, steps)
+        growing = steps == max(depth, default=0)
+        end = sum(alive[node] for node in part.nodes if depth[node] == steps) if parents else 1.0
+        ahead = self._ahead(source, end, part, steps) if growing else 0.0
+        if source not in self._probing:
+            rate = self._acceptance.rate(source, classes[0] if parents else 0)
+            if not self._enters(source, part.value if parents else ahead, rate, max(steps, growing)):
+                return Weighed((), False)
+        if self._probing[source]:
+            return Weighed((alive.index(max(alive)),) if alive else (), not parents)
+        if parents and not part.nodes:
+            self.refuse(source, f"{source} unsure: nothing it found is worth a row")
+            if growing:
+                self._acceptance.observe(source, 0, False)
+        return Weighed(tuple(sorted(part.nodes)), ahead > part.value)
+
+    def _ahead(self, source: str, alive: float, part: _Part, level: int) -> float:
+        """Best expected tokens per second if one or more levels of one node each were added.
+
+        Args:
+            alive: the chance that the text goes as far as some node of the last level.
+            part: what is verified in any case.
+            level: levels there are.
+        """
+        best, step, rows, tokens = 0.0, self._step(source), len(part.nodes), part.tokens
+        for more in range(1, self.limit - rows + 1):
+            alive *= self._acceptance.rate(source, level + more - 1)
+            if alive < _FORLORN:
+                break
+            tokens += alive
+            best = max(best, tokens / (self._verify_seconds(1 + rows + more) + (level + more) * step))
+        return best
+
+    def _enters(self, source: str, value: float, rate: float, steps: int) -> bool:
+        """Decide once a round whether a source may draft, and whether only as a probe."""
         parking = self._parking.setdefault(source, _Parking())
-        parking.probing = False
-        if best and values[best] < values[0] * (_ENTER if parking.parked else 1.0):
-            best = 0
-        if best:
-            parking.parked = False
-            parking.backoff = _FIRST_PROBE
-            return best
+        if value > self.plain_rate * (_ENTER if parking.parked else 1.0):
+            parking.parked, parking.backoff = False, _FIRST_PROBE
+            self._probing[source] = False
+            return True
         if not parking.parked:
             parking.parked, parking.wait = True, parking.backoff
         parking.wait -= 1
         if parking.wait <= 0:
             parking.backoff = min(2 * parking.backoff, _LAST_PROBE)
             parking.wait = parking.backoff
-            parking.probing = True
-            return 1
-        rate = self._rate(source, classes[0])
-        need = self._seconds(source, 1) / self._seconds(source, 0) - 1.0
-        self._refused[source] = f"{source} parked: accepted {rate:.0%}, pays above {min(need, 1.0):.0%}"
-        return 0
-
-    def branch(self, source: str, main: Sequence[int], side: Sequence[int]) -> int:
-        """How many tokens of a second chain are worth adding as a branch at the root beside `main`."""
-        room = min(len(side), self.limit - len(main))
-        if room <= 0 or not main or self.fixed_width:
-            return 0
-        expected = self._expectations(source, main)[-1]
-        missed = 1.0 - self._rate(source, main[0])
-        gains = [missed * (tokens - 1.0) for tokens in self._expectations(source, side[:room])]
-        values = [(expected + gain) / self._seconds(source, len(main), n) for n, gain in enumerate(gains)]
-        best = max(range(room + 1), key=values.__getitem__)
-        return best if values[best] >= _ENTER * values[0] else 0
+            self._probing[source] = True
+            return True
+        need = (self._verify_seconds(2) + steps * self._step(source)) * self.plain_rate - 1.0
+        self.refuse(source, f"{source} parked: accepted {rate:.0%}, pays above {min(need, 1.0):.0%}")
+        return False
 
     def repays(self, source: str, pending: int) -> bool:
         """True if computing `pending` tokens to get a drafter going is likely to be won back in this reply.
@@ -232,15 +266,20 @@ class Governor:
         """
         plain = 1.0 / self.plain_rate
         cost = pending * self._prepare.get(source, 0.0) * self._scale
-        saved = self._emitted * (plain - 1.0 / self.value(source, range(self.limit)))
+        best = self.value(source, range(ROOT, self.limit - 1), range(self.limit), None)
+        saved = self._emitted * (plain - 1.0 / best)
         share = _READING if saved >= cost else _READING_PARKED
         parking = self._parking.setdefault(source, _Parking())
         parking.wait -= parking.parked
         due = not parking.parked or parking.wait <= 0
         if due and self._emitted and self._reading + cost <= share * self._emitted * plain:
             return True
-        self._refused[source] = f"{source} waits: reading {pending} tokens first must pay"
+        self.refuse(source, f"{source} waits: reading {pending} tokens first must pay")
         return False
+
+    def refuse(self, source: str, reason: str) -> None:
+        """A source does not draft in this round; the reason is for the screen."""
+        self._refused[source] = reason
 
     def decide(self, draft: Draft) -> Decision:
         """Put this round's choice into words, once the draft is known."""
@@ -248,27 +287,28 @@ class Governor:
         if not draft:
             reason = "; ".join(self._refused.values()) or ("nothing to draft" if self.allowed else "switched off")
             return Decision(bool(self._refused), reason, 1.0, self._verify_seconds(1) / true_plain)
-        trunk = len(draft.trunk())
-        main, side = draft.classes[:trunk], draft.classes[trunk:]
-        tokens = self._expectations(draft.source, main)[-1]
-        tokens += (1.0 - self._rate(draft.source, main[0])) * (self._expectations(draft.source, side)[-1] - 1.0)
-        seconds = self._seconds(draft.source, trunk, len(side))
-        parking = self._parking.get(draft.source)
-        reason = f"{draft.source}, {trunk} deep" + (f" and {len(side)} beside" if side else "")
-        reason += ", trying again" if parking and parking.probing else ""
+        source, deep = draft.source, max(depths(draft.parents))
+        tokens = 1.0 + sum(self._alive(source, draft.parents, draft.classes))
+        seconds = self._verify_seconds(1 + len(draft)) + draft.steps * self._step(source)
+        reason = f"{source}, {deep} deep" if draft.is_chain else f"{source}, {len(draft)} tokens {deep} deep"
+        reason += ", trying again" if self._probing.get(source) else ""
         return Decision(False, reason, tokens, seconds / true_plain)
 
     def learn(self, draft: Draft, verdict: Verdict, draft_seconds: float, verify_seconds: float) -> None:
         """What came of the round: which nodes were tested, and what it took."""
         self._emitted += len(verdict.tokens)
+        depth, levels = depths(draft.parents), set()
         for node, hit in tested(draft.parents, verdict.path):
-            self._observe(draft.source, draft.classes[node], hit)
+            self._acceptance.observe(draft.source, draft.classes[node], hit)
+            levels |= {depth[node]} if draft.classes[node] >= SURE else set()
+        for level in levels:
+            self._acceptance.observe(draft.source, level - 1, level <= len(verdict.path))
         if verdict.path and draft.source in self._parking:
             self._parking[draft.source].backoff = _FIRST_PROBE
         self._pace(max(len(draft) + 1, self.fixed_width), verify_seconds)
-        if draft:
+        if draft.steps:
             old = self._draft.get(draft.source)
-            sample = draft_seconds / len(draft) / self._scale
+            sample = draft_seconds / draft.steps / self._scale
             sample = sample if old is None else min(max(sample, old / _CLAMP), old * _CLAMP)
             self._draft[draft.source] = sample if old is None else 0.9 * old + 0.1 * sample
 
@@ -291,15 +331,6 @@ class Governor:
 
 
 def tested(parents: Sequence[int], path: Sequence[int]) -> list[tuple[int, bool]]:
-    """The nodes that were put to the test, and how each fared.
-
-    Siblings are tested in order: those before the accepted one failed, those after it were never asked.
-    """
-    found: list[tuple[int, bool]] = []
-    for depth in range(len(path) + 1):
-        at = path[depth - 1] if depth else -1
-        accepted = path[depth] if depth < len(path) else None
-        for node, parent in enumerate(parents):
-            if parent == at and (accepted is None or node <= accepted):
-                found.append((node, node == accepted))
-    return found
+    """The nodes that were put to the test, because what they follow was accepted, and whether they were it."""
+    reached = {ROOT, *path}
+    return [(node, node in reached) for node, parent in enumerate(parents) if parent in reached]

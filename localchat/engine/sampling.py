@@ -14,7 +14,7 @@ from torch import Tensor
 
 from localchat.engine.traffic import upload
 from localchat.engine.tree import ancestors, depths
-from localchat.engine.types import Draft, Sampling
+from localchat.engine.types import Choices, Draft, Sampling
 
 _MASK32 = 0xFFFFFFFF
 _MASK64 = 0xFFFFFFFFFFFFFFFF
@@ -125,26 +125,17 @@ class Picker:
         return chosen[: len(draft) + 1, 0], margins[: len(draft) + 1, 0]
 
     @torch.inference_mode()
-    def one(self, logits: Tensor, ahead: Sequence[Tensor], ids: Tensor | None = None) -> Tensor:
-        """The choice after the emitted tokens and the hypothetical `ahead`.
-
-        Args:
-            logits: [n], over the vocabulary or over `ids`.
-            ahead: int64 scalars.
-            ids: token id of each logit, ascending, if a reduced head made them.
-
-        Returns:
-            An int64 scalar on the device of the logits.
-        """
+    def best(self, logits: Tensor, depth: int, paths: Tensor, count: int, ids: Tensor | None = None) -> Choices:
+        """The best tokens after the emitted ones and `depth` hypothetical ones; see `Pick`."""
         extra = None
         if self.sampling.penalises:
-            extra = torch.zeros_like(self._counts)[None]
-            if ahead:
-                tokens = torch.stack(tuple(ahead))
-                extra[0].index_put_((tokens,), torch.ones_like(tokens, dtype=torch.float32), accumulate=True)
-        known = self._ids[:, : len(logits)] if ids is None else ids[None]
-        scores, known = self._scores(logits[None], [self.length + len(ahead)], extra, known)
-        return known[0].index_select(0, scores.argmax(dim=-1))[0]
+            extra = torch.zeros((len(logits), len(self._counts)), device=logits.device)
+            extra.scatter_add_(1, paths, torch.ones_like(paths, dtype=torch.float32))
+        known = self._ids[:, : logits.shape[1]] if ids is None else ids[None]
+        scores, known = self._scores(logits, [self.length + depth], extra, known)
+        at = scores.topk(min(count, scores.shape[1]), dim=-1).indices
+        chances = torch.softmax(scores, dim=-1, dtype=torch.float32).gather(1, at)
+        return Choices(known.expand(len(scores), -1).gather(1, at), chances)
 
     def _scores(
         self, logits: Tensor, positions: Sequence[int], extra: Tensor | None, ids: Tensor

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from localchat.engine.attention import NAME, attend
-from localchat.engine.cache import Cache
+from localchat.engine.cache import Cache, Step
+from localchat.engine.head_config import FINAL
+from localchat.engine.layers import Attend
 from localchat.engine.packed import PackedLinear
+from localchat.engine.sizes import PREFILL_CHUNK, padded
 from localchat.engine.traffic import upload
-from localchat.engine.types import PREFILL_CHUNK, Draft, Tapped, common_prefix, padded
+from localchat.engine.types import ROOT, Draft, Tapped, common_prefix
+
+LENT = "localchat-lent"
+"""Under which transformers finds the attention that a `Block` is given."""
 
 _PREFILL_STEP = 32
 """Prompt chunks are padded to a multiple of this many rows."""
@@ -40,13 +48,12 @@ def layer_windows(config: Any) -> list[int | None]:
 
 
 class Target:
-    """A model that verifies (or, as a draft model, proposes), and the tokens its cache holds.
+    """A model that verifies (or, as a draft model, is a `growth.Network`), and the tokens its cache holds.
 
     Args:
         model: a transformers causal language model in evaluation mode.
         context: most tokens of a conversation.
         vocabulary: logits beyond this are padding and are cut off; 0 keeps all.
-        taps: decoder layers whose output is recorded; -1 is the last.
         banned: ids never to be proposed, because they mean something else to the target.
     """
 
@@ -54,11 +61,9 @@ class Target:
     """Exact mode: every verification runs at this many rows, the rest is padding. 0: any width."""
 
     ends: frozenset[int] = frozenset()
-    """Ids after which nothing is worth drafting. Looking costs a synchronisation, so this is set on the CPU only."""
+    """Ids after which nothing is worth drafting."""
 
-    def __init__(
-        self, model: Any, context: int, vocabulary: int = 0, taps: Sequence[int] = (), banned: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, model: Any, context: int, vocabulary: int = 0, banned: Sequence[int] = ()) -> None:
         self.model = model
         self.config = model.config.get_text_config()
         self.context = context
@@ -74,14 +79,29 @@ class Target:
         self.banned = torch.tensor(list(banned), device=self.device) if banned else None
         self.head_ids: Tensor | None = None
         self._head: Any = model.get_output_embeddings()
-        self._taps: list[Tensor] = []
+        self._above: list[int] = []
+        self._hooks: list[Any] = []
+        self._tapped: list[Tensor] = []
+        self._prompt_rows = 0
         self._prompt_taps: list[tuple[Tensor, ...]] = []
-        for tap in taps:
-            self._decoder_layers()[tap].register_forward_hook(self._record)
 
-    def _decoder_layers(self) -> nn.ModuleList:
+    def tap(self, layers: Sequence[int], rows: int) -> None:
+        """Record hidden states from now on; what was asked for before is dropped.
+
+        Args:
+            layers: decoder layers whose output is wanted, FINAL being what the output head reads. None: record nothing.
+            rows: how many of a prompt's last states are kept.
+        """
+        for hook in self._hooks:
+            hook.remove()
+        self._prompt_rows, self._prompt_taps, self._tapped = rows, [], []
         lists = [m for m in self.model.modules() if isinstance(m, nn.ModuleList)]
-        return next(m for m in lists if len(m) == self.config.num_hidden_layers)
+        blocks = next(m for m in lists if len(m) == self.config.num_hidden_layers)
+        self._hooks = []
+        for place, layer in enumerate(layers):
+            module = self.model.base_model if layer == FINAL else blocks[layer]
+            self._hooks.append(module.register_forward_hook(partial(self._record, place)))
+        self._tapped = [torch.empty(0)] * len(layers)
 
     def _adopt_attention(self, windows: Sequence[int | None]) -> bool:
         """Install our attention if the model can use it; True if it does."""
@@ -98,8 +118,8 @@ class Target:
             module.window = windows[module.layer_idx]
         return True
 
-    def _record(self, _module: nn.Module, _inputs: object, output: Tensor | tuple[Tensor, ...]) -> None:
-        self._taps.append((output[0] if isinstance(output, tuple) else output)[0])
+    def _record(self, place: int, _module: nn.Module, _inputs: object, output: Tensor | Sequence[Tensor]) -> None:
+        self._tapped[place] = (output if isinstance(output, Tensor) else output[0])[0]
 
     def reduce_head(self, ids: Sequence[int]) -> None:
         """Score only these tokens (ascending): a draft model's cheaper head; replies do not change."""
@@ -114,10 +134,8 @@ class Target:
         self.model.set_output_embeddings(small.requires_grad_(False))
 
     @torch.inference_mode()
-    def _run(self, ids: Tensor, parents: Sequence[int], keep: int | Tensor, *, fixed_read: bool = False) -> Tensor:
+    def _run(self, ids: Tensor, step: Step, keep: int | Tensor) -> Tensor:
         """Forward `ids` [width] and return logits of the rows `keep`, or of the last `keep` rows (0: all)."""
-        step = self.cache.begin(len(ids), parents, fixed_read=fixed_read)
-        self._taps = []
         mask: Any = None
         if not self.packed:
             masks = {window: view.mask[None, None] for window, view in step.views.items()}
@@ -157,48 +175,61 @@ class Target:
             chunk = list(tokens[begin : begin + PREFILL_CHUNK])
             # Few different widths: the CPU's library builds and keeps a kernel for each it meets.
             padding = -len(chunk) % _PREFILL_STEP
-            self._run(self._known([*chunk, *chunk[-1:] * padding]), (), keep=1)
+            width = len(chunk) + padding
+            self._run(self._known([*chunk, *chunk[-1:] * padding]), self.cache.begin(width), keep=1)
             self.cache.advance(len(chunk))
             self.tokens += chunk
-            if self._taps:
-                self._prompt_taps.append(tuple(tap[: len(chunk)] for tap in self._taps))
+            # Of every chunk but the last few nothing is wanted.
+            if self._hooks and len(tokens) - len(self.tokens) < self._prompt_rows:
+                self._prompt_taps.append(tuple(tap[: len(chunk)] for tap in self._tapped))
             yield begin + len(chunk) - kept, total
 
     def prompt_tapped(self) -> Tapped | None:
-        """Hidden states of the tokens the last prefill computed, [tokens, hidden] per tapped layer."""
+        """Hidden states of the last tokens that the last prefill computed, [tokens, hidden] per tapped layer."""
         if not self._prompt_taps:
             return None
-        return Tapped(tuple(torch.cat(layer) for layer in zip(*self._prompt_taps, strict=True)))
+        layers = zip(*self._prompt_taps, strict=True)
+        return Tapped(tuple(torch.cat(layer)[-self._prompt_rows :] for layer in layers))
 
-    def extend(self, tokens: Sequence[int]) -> Tensor:
-        """Append `tokens` to the cache and return the logits [n] that follow the last one (for drafting)."""
-        count = len(tokens)
-        padding = padded(count) - count
-        last = upload([count - 1], self.device)
-        logits = self._run(self._known([*tokens, *[tokens[-1]] * padding]), (), keep=last)
-        self.cache.advance(len(tokens))
-        self.tokens += tokens
-        return self._allowed(logits[-1])
+    def root(self, tokens: Sequence[int]) -> Tensor:
+        """Read what the cache lacks of `tokens`, at least the last one: logits [1, n] of what follows."""
+        unread = tokens[len(self.tokens) :]
+        width = padded(len(unread))
+        last = 1 if width == len(unread) else upload([len(unread) - 1], self.device)
+        ids = self._known([*unread, *[unread[-1]] * (width - len(unread))])
+        logits = self._run(ids, self.cache.begin(width), keep=last)
+        self.cache.advance(len(unread))
+        self.tokens += unread
+        self._above = []
+        return self._allowed(logits)
 
-    def follow(self, token: Tensor) -> Tensor:
-        """Append one proposed token that may still be on the device; `settle` names it later."""
-        logits = self._run(token[None], (), keep=1)
-        self.cache.advance(1)
-        return self._allowed(logits[-1])
+    def level(self, ids: Tensor, above: Sequence[int]) -> Tensor:
+        """Add rows to a draft of one's own (`settle` says which stand): logits [rows, n] of what follows each.
+
+        Args:
+            ids: int64 [rows], maybe still on the device.
+            above: the row of this draft that each follows, or ROOT.
+        """
+        held, rows = len(self._above), len(ids)
+        self._above += above
+        width = padded(rows)
+        ids = torch.cat((ids, ids[-1:].expand(width - rows))) if width > rows else ids
+        step = self.cache.begin(width, self._above, held=held)
+        return self._allowed(self._run(ids, step, keep=0)[:rows])
 
     def _known(self, tokens: Sequence[int]) -> Tensor:
         """Ids as a tensor; those a smaller draft vocabulary lacks become its last one, which only costs acceptance."""
         return upload(list(tokens), self.device).clamp_(max=self.config.vocab_size - 1)
 
-    def settle(self, tokens: Sequence[int], accepted: int) -> None:
-        """Name the rows appended by `follow` of which the first `accepted` stand; forget the rest."""
-        followed = self.cache.length - len(self.tokens)
-        self.tokens += tokens[: min(accepted, followed)]
-        self.cache.truncate(len(self.tokens))
+    def settle(self, rows: Sequence[int], tokens: Sequence[int]) -> None:
+        """Keep these rows of the draft made by `level`, whose tokens are `tokens`; forget the others."""
+        self.cache.keep(rows)
+        self.tokens += tokens
+        self._above = []
 
     def _allowed(self, logits: Tensor) -> Tensor:
         """Logits without the banned ids (a reduced head never scores more than the ids it was given)."""
-        return logits if self.banned is None else logits.index_fill(0, self.banned, float("-inf"))
+        return logits if self.banned is None else logits.index_fill(1, self.banned, float("-inf"))
 
     def forward(self, token: int, draft: Draft) -> Output:
         """Verify: one forward over the last emitted token and the draft."""
@@ -207,12 +238,14 @@ class Target:
         ids = torch.full((width,), token, device=self.device)
         if draft.ids is not None:
             ids[1:rows].copy_(draft.ids, non_blocking=True)
-        logits = self._run(ids, draft.parents, keep=0, fixed_read=self.fixed_width > 0)
-        return Output(logits if self.fixed_width else logits[:rows], tuple(tap[:rows] for tap in self._taps))
+        parents = (ROOT, *(parent + 1 for parent in draft.parents))
+        step = self.cache.begin(width, parents, fixed_read=self.fixed_width > 0)
+        logits = self._run(ids, step, keep=0)
+        return Output(logits if self.fixed_width else logits[:rows], tuple(tap[:rows] for tap in self._tapped))
 
     def keep(self, token: int, path: Sequence[int], tokens: Sequence[int]) -> None:
         """Keep the row of `token` and the accepted path, whose tokens are `tokens`."""
-        self.cache.keep(path)
+        self.cache.keep((0, *(node + 1 for node in path)))
         self.tokens += [token, *tokens]
 
     def truncate(self, length: int) -> None:
@@ -225,3 +258,60 @@ class Target:
             return None
         index = upload(list(rows), self.device)
         return Tapped(tuple(layer[index] for layer in output.tapped))
+
+
+class Block(nn.Module):
+    """A decoder layer of a model's own class with fresh weights, called as `layers.Block` says (a step of Mtp).
+
+    It is of the kind of the model's last layer, names its weights as that layer does, and turns rows by the model's
+    own rotary module. Created where and as torch's defaults say; cast it with the head it belongs to.
+
+    Args:
+        model: a transformers causal language model.
+        index: which layer `attend` is told it is.
+    """
+
+    def __init__(self, model: Any, index: int = 0) -> None:
+        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+        super().__init__()
+        ALL_ATTENTION_FUNCTIONS.register(LENT, _lend)
+        config = copy.deepcopy(model.config.get_text_config())
+        config._attn_implementation = LENT
+        decoder = next(m for m in model.modules() if hasattr(m, "rotary_emb") and hasattr(m, "layers"))
+        layer = type(decoder.layers[-1])(config, config.num_hidden_layers - 1)
+        with torch.no_grad():
+            layer.apply(model._init_weights)
+        for name, child in layer.named_children():  # not the layer itself, so that names are those it gives
+            self.add_module(name, child)
+        self.index = index
+        self._borrowed = (layer, decoder.rotary_emb)
+        kinds = getattr(config, "layer_types", None) if hasattr(decoder.rotary_emb, "layer_types") else None
+        self._kind: tuple[str, ...] = (kinds[-1],) if kinds else ()
+
+    def forward(self, rows: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+        """[B, T, hidden] to [B, T, hidden]; positions [T]."""
+        layer, rotary = self._borrowed
+        result: Tensor = layer(
+            rows,
+            position_embeddings=rotary(rows, positions[None], *self._kind),
+            attention_mask=None,
+            position_ids=positions[None],
+            lent=partial(attend, self.index),
+        )
+        return result
+
+
+def _lend(
+    _module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    _mask: Tensor | None,
+    *,
+    scaling: float,
+    lent: Callable[[Tensor, Tensor, Tensor, float], Tensor],
+    **_: object,
+) -> tuple[Tensor, None]:
+    """Attention of a `Block`, which the caller lends it; signature and layout are transformers'."""
+    return lent(query, key, value, scaling).transpose(1, 2), None

@@ -24,19 +24,10 @@ def ancestors(parents: Sequence[int], node: int) -> list[int]:
     return path[::-1]
 
 
-def visible(parents: Sequence[int], width: int) -> list[list[bool]]:
-    """Which rows of a verification each row attends to.
-
-    Row 0 is the last emitted token, row i + 1 is node i; rows past the draft are padding, each in a chain of its own
-    after the row before it.
-
-    Returns:
-        [width][width] booleans.
-    """
-    seen = [[False] * width for _ in range(width)]
-    for row in range(width):
-        above = 0 if row == 0 else row - 1 if row > len(parents) else parents[row - 1] + 1
-        if row:
-            seen[row] = seen[above].copy()
+def visible(parents: Sequence[int]) -> list[list[bool]]:
+    """Which of these rows each row attends to: its ancestors and itself, [rows][rows] booleans."""
+    seen: list[list[bool]] = []
+    for row, parent in enumerate(parents):
+        seen.append([False] * len(parents) if parent == ROOT else seen[parent].copy())
         seen[row][row] = True
     return seen

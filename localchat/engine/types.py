@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ class Draft:
     """Proposed tokens as a tree in topological order; a chain is a tree without branches.
 
     `ids` may live on the device: the loop reads it back together with the target's picks, once per round.
-    `classes[i]` names the situation node i was proposed in; the governor keeps one acceptance estimate per
-    (source, class).
+    `classes[i]` names the situation node i was proposed in, of which the governor keeps the acceptance per source:
+    below sureness.SURE they are the source's own, from there on they say how sure it was.
     """
 
     ids: Tensor | None = None
@@ -48,6 +49,8 @@ class Draft:
     """Index into the draft, or ROOT; each parent comes before its child."""
     source: str = ""
     classes: tuple[int, ...] = ()
+    steps: int = 0
+    """Forwards of the drafting network it took."""
 
     def __post_init__(self) -> None:
         if (0 if self.ids is None else len(self.ids)) != len(self.parents):
@@ -70,7 +73,7 @@ class Draft:
         count = next((node for node, parent in enumerate(self.parents) if parent != node - 1), len(self))
         if count == len(self) or self.ids is None:
             return self
-        return Draft(self.ids[:count], self.parents[:count], self.source, self.classes[:count])
+        return Draft(self.ids[:count], self.parents[:count], self.source, self.classes[:count], self.steps)
 
 
 NO_DRAFT = Draft()
@@ -138,9 +141,7 @@ class Round:
 
 
 def _add(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
-    size = max(len(left), len(right))
-    pad_l, pad_r = left + (0,) * (size - len(left)), right + (0,) * (size - len(right))
-    return tuple(a + b for a, b in zip(pad_l, pad_r, strict=True))
+    return tuple(a + b for a, b in zip_longest(left, right, fillvalue=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,18 +271,29 @@ class Sampling:
 
 
 class Needs(NamedTuple):
-    """What a drafter class asks of the target."""
+    """What a drafter asks of the target."""
 
     hidden_layers: tuple[int, ...] = ()
-    """Decoder layers whose output hidden states are tapped; -1 is the last."""
+    """Decoder layers whose output hidden states are tapped; heads.FINAL is the state after the final norm."""
     shares_embeddings: bool = False
+    rows: int = 0
+    """Most of the prompt's last hidden states that are of use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tapped:
     """Hidden states of accepted rows: one tensor [rows, hidden] per asked layer."""
 
-    layers: tuple[Tensor, ...] = field(default=())
+    layers: tuple[Tensor, ...] = ()
+
+
+class Weighed(NamedTuple):
+    """What is worth verifying of a draft."""
+
+    keep: tuple[int, ...]
+    """Its nodes, ascending, each with all its ancestors."""
+    deeper: bool
+    """One level more is likely to pay."""
 
 
 class Room(Protocol):
@@ -290,20 +302,31 @@ class Room(Protocol):
     limit: int
     """Most tokens that may be proposed in this round."""
 
-    def depth(self, source: str, classes: Sequence[int]) -> int:
-        """How many leading tokens of a chain with these classes are worth verifying (0: none)."""
+    @property
+    def branches(self) -> bool:
+        """False if only chains can be verified."""
         ...
 
-    def value(self, source: str, classes: Sequence[int]) -> float:
-        """Expected tokens per second of the best depth of such a chain; asking changes nothing."""
+    def weigh(self, source: str, parents: Sequence[int], classes: Sequence[int], steps: int) -> Weighed:
+        """Which part of a draft gives most tokens per second, and whether it should grow by a level.
+
+        Args:
+            parents, classes: as in Draft; none before the first level is there.
+            steps: forwards of the drafting network in all; a source's first call in a round decides whether they are
+                worth it, later ones take them as spent.
+        """
         ...
 
-    def branch(self, source: str, main: Sequence[int], side: Sequence[int]) -> int:
-        """How many tokens of a second chain are worth adding as a branch at the root beside `main`."""
+    def value(self, source: str, parents: Sequence[int], classes: Sequence[int], steps: int | None) -> float:
+        """Expected tokens per second of the best part; asking changes nothing. No `steps`: one per level."""
         ...
 
     def repays(self, source: str, pending: int) -> bool:
         """True if computing `pending` tokens to get a drafter going is likely to be won back in this reply."""
+        ...
+
+    def refuse(self, source: str, reason: str) -> None:
+        """A drafter does not draft in this round; the reason is for the screen."""
         ...
 
     def prepared(self, source: str, count: int, seconds: float) -> None:
@@ -311,19 +334,25 @@ class Room(Protocol):
         ...
 
 
+class Choices(NamedTuple):
+    """The likeliest tokens of some rows, the best first; both [rows, count]."""
+
+    ids: Tensor
+    """int64."""
+    chances: Tensor
+    """How likely each is to be the choice, going by these logits alone."""
+
+
 class Pick(Protocol):
     """Chooses tokens at absolute positions with the request's own noise; the same one for target and drafter."""
 
-    def one(self, logits: Tensor, ahead: Sequence[Tensor], ids: Tensor | None = None) -> Tensor:
-        """Token that follows the emitted tokens and the hypothetical tokens `ahead`.
+    def best(self, logits: Tensor, depth: int, paths: Tensor, count: int, ids: Tensor | None = None) -> Choices:
+        """The `count` best tokens that may follow the emitted tokens and `depth` hypothetical ones.
 
         Args:
-            logits: [n], over the vocabulary or over `ids`.
-            ahead: int64 scalars, the proposed tokens so far.
-            ids: token id of each logit, if a reduced head made them.
-
-        Returns:
-            An int64 scalar on the device of the logits.
+            logits: [rows, n], over the vocabulary or over `ids`; all rows share their position's noise.
+            paths: int64 [rows, depth], hypothetical tokens; only penalties look at them. [rows, 0] if not known.
+            ids: token id of each logit, ascending, if a reduced head made them.
         """
         ...
 
@@ -335,8 +364,17 @@ class Drafter(Protocol):
     priors: Mapping[str, tuple[float, ...]]
     """Per source the acceptance to expect of each class before anything was seen."""
 
+    @property
+    def cache_bytes(self) -> int:
+        """Allocated by caches of its own (a draft model has its own account)."""
+        ...
+
     def start(self, tokens: Sequence[int], tapped: Tapped | None) -> None:
         """A reply begins; `tokens` is the prompt, `tapped` its hidden states if asked for."""
+        ...
+
+    def value(self, room: Room) -> float:
+        """Expected tokens per second if this round drafts."""
         ...
 
     def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
@@ -352,38 +390,9 @@ class Drafter(Protocol):
         ...
 
 
-SPARE_ROWS = 256
-"""Cache rows beyond the context (or the window): room for a prefill chunk, a draft's rows and their rollback."""
-
-PREFILL_CHUNK = 256
-"""Tokens computed by one prefill forward."""
-
-MAX_WIDTH = 32
-"""Most rows of one verification."""
-
-
-WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-"""Rows a small forward may have; others are padded. Kernels are chosen, built and kept per width, so few are better."""
-
-
-def padded(rows: int) -> int:
-    """The next width that `rows` rows fit into."""
-    return next((width for width in WIDTHS if width >= rows), rows)
-
-
 def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
     """How many leading items two sequences share."""
     size = min(len(left), len(right))
     if list(left[:size]) == list(right[:size]):
         return size
     return next(index for index in range(size) if left[index] != right[index])
-
-
-def cache_rows(context: int, window: int | None) -> int:
-    """Rows one layer's cache preallocates: the whole context, or a ring a sliding window turns in.
-
-    Args:
-        context: tokens the conversation may hold.
-        window: the layer's sliding window in tokens, or None for full attention.
-    """
-    return min(context, window or context) + SPARE_ROWS

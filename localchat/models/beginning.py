@@ -25,8 +25,9 @@ def beginnings(machine: Machine, found: Found) -> tuple[Item, ...]:
     for side in found.sides:
         if side.source.name == STARTER_DRAFT:
             continue
-        here = [known for pair in pairs_for(side.source.name) if (known := stock.side(pair.draft))]
-        own = replace(stock, partners=tuple(Partner(known) for known in here))
+        pairs = [Partner(known) for pair in pairs_for(side.source.name) if (known := stock.side(pair.draft))]
+        head = [partner for name, partner in found.heads if name == side.source.name]
+        own = replace(stock, partners=(*pairs, *head))
         plan = offer.concrete(own, LoadPlan(model=side.source.name))
         items.append(Item(side.source.title, plan, offer.estimate(own, plan)))
     size = {side.source.name: side.shape.parameters for side in found.sides}

@@ -15,10 +15,13 @@ from localchat.models.folders import (
     Source,
     cached_models,
     find_model,
+    own_folders,
     read_config,
     refusal,
+    short_name,
     weight_files,
 )
+from localchat.models.heads import is_head
 from localchat.models.memory import Shape
 from localchat.models.plan import STARTER
 
@@ -46,6 +49,14 @@ class PairSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadSpec:
+    """A published head whose files do not say what it was made for."""
+
+    id: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
 class LocalModel:
     """A model found on this machine."""
 
@@ -63,6 +74,7 @@ class Catalog:
 
     models: tuple[ModelSpec, ...]
     pairs: tuple[PairSpec, ...]
+    heads: tuple[HeadSpec, ...]
 
 
 @cache
@@ -74,7 +86,8 @@ def catalog() -> Catalog:
     pairs = tuple(
         PairSpec(target, draft) for entry in data["pair"] for target in entry["targets"] for draft in entry["drafts"]
     )
-    return Catalog(models, pairs)
+    heads = tuple(HeadSpec(head, entry["target"]) for entry in data["head"] for head in entry["heads"])
+    return Catalog(models, pairs, heads)
 
 
 def _model(entry: Mapping[str, Any]) -> ModelSpec:
@@ -89,14 +102,14 @@ def _model(entry: Mapping[str, Any]) -> ModelSpec:
 
 def spec_for(model: str) -> ModelSpec | None:
     """The catalog's entry for a hub id, or for a folder or file that carries the model's name."""
-    wanted = _short(model)
-    return next((spec for spec in catalog().models if spec.id == model or _short(spec.id) == wanted), None)
+    wanted = short_name(model)
+    return next((spec for spec in catalog().models if spec.id == model or short_name(spec.id) == wanted), None)
 
 
 def pairs_for(model: str) -> tuple[PairSpec, ...]:
     """Pairs known for a target (hub id, or a folder of that name), in the order they are worth trying."""
-    wanted = _short(model)
-    return tuple(pair for pair in catalog().pairs if pair.target == model or _short(pair.target) == wanted)
+    wanted = short_name(model)
+    return tuple(pair for pair in catalog().pairs if pair.target == model or short_name(pair.target) == wanted)
 
 
 def local_draft(model: str) -> Source | None:
@@ -116,10 +129,6 @@ def local_draft(model: str) -> Source | None:
     return None
 
 
-def _short(name: str) -> str:
-    return name.rstrip("/").rsplit("/", 1)[-1].removesuffix(".gguf").lower()
-
-
 def describe(source: Source) -> LocalModel:
     """What can be said about a model on this machine without loading it; never raises for a broken one."""
     if source.gguf:
@@ -137,9 +146,13 @@ def describe(source: Source) -> LocalModel:
 
 
 def local_models(folders: tuple[Path, ...] = ()) -> tuple[LocalModel, ...]:
-    """The built-in pair, the hub cache, and model folders or GGUF files directly inside `folders`."""
+    """The built-in pair, models trained here, the hub cache, and model folders or GGUF files directly inside `folders`.
+
+    Drafting heads are left out (`heads.all_heads`).
+    """
     sources = [find_model(STARTER), find_model(STARTER_DRAFT), *cached_models()]
+    sources += [Source(folder.name, folder) for folder in own_folders("models")]
     for folder in folders:
         sources += [Source(str(path.parent), path.parent) for path in sorted(folder.glob("*/config.json"))]
         sources += [Source(str(path), path.parent, path.name) for path in sorted(folder.glob("*.gguf"))]
-    return tuple(describe(source) for source in sources)
+    return tuple(describe(source) for source in sources if source.gguf or not is_head(source.folder))

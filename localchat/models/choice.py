@@ -12,6 +12,7 @@ from localchat.errors import FitError, LocalchatError, ModelError, UsageError
 from localchat.models.catalog import local_draft, pairs_for
 from localchat.models.devices import Machine, computes_bf16
 from localchat.models.folders import Source, TensorInfo, check_folder, find_model, tensors
+from localchat.models.heads import HeadSide, has_own_layers, is_head, registered
 from localchat.models.memory import (
     LEAST_CONTEXT,
     MemoryPlan,
@@ -22,7 +23,7 @@ from localchat.models.memory import (
     gib,
     plan_memory,
 )
-from localchat.models.plan import METHODS, LoadPlan, Precision
+from localchat.models.plan import HEADS, METHODS, LoadPlan, Precision
 from localchat.models.quantization import candidates, repacks
 
 DEFAULT_CONTEXT = 8192
@@ -39,6 +40,15 @@ class Side:
     source: Source
     shape: Shape
     infos: tuple[TensorInfo, ...]
+
+    @property
+    def kind(self) -> str:
+        """The drafting method it serves."""
+        return "model"
+
+
+AnySide = Side | HeadSide
+"""What can draft: a model or a head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +70,51 @@ def inspect(source: Source, *, trust_remote_code: bool = False) -> Side:
     return Side(source, Shape.from_folder(source.folder), tensors(source.folder))
 
 
-def drafting(plan: LoadPlan) -> tuple[str, Source | None]:
-    """The drafting method and the draft model it needs."""
+def drafting(plan: LoadPlan, target: Side) -> tuple[str, Source | None]:
+    """The drafting method, and the draft model or head it needs (see `drafts_by_head`).
+
+    Raises:
+        ModelError: what the plan names, or needs, is not on this machine.
+    """
     if plan.draft in ("off", "lookup"):
         return plan.draft, None
-    if plan.draft == "auto":
-        source = find_model(plan.draft_model) if plan.draft_model else local_draft(plan.model)
-        return ("mixed", source) if source else ("lookup", None)
-    if plan.draft not in METHODS:
-        return "mixed", find_model(plan.draft)
-    source = find_model(plan.draft_model) if plan.draft_model else local_draft(plan.model)
+    method = plan.draft if plan.draft in METHODS else "mixed"
+    name = plan.draft_model or (plan.draft if plan.draft not in (*METHODS, "auto") else "")
+    source = find_model(name) if name else _known(plan, target)
+    if source is None and plan.draft == "auto":
+        return "lookup", None
     if source is None:
-        raise ModelError(
-            f"No draft model for {plan.model} is on this machine.",
-            "Name one (--draft ID or folder), or draft by lookup (--draft lookup).",
-        )
-    return plan.draft, source
+        what, hint = "draft model", "Name one (--draft ID or folder), or use --draft lookup."
+        if method in HEADS:
+            what, hint = f"{method} head", f"Train one: localchat train --kind {method} --target {plan.model}"
+        raise ModelError(f"No {what} for {plan.model} is on this machine.", hint)
+    return method, source
+
+
+def _known(plan: LoadPlan, target: Side) -> Source | None:
+    """What drafts for a target where the plan names nothing: the known pair, else a head that was made for it."""
+    kinds = (plan.draft,) if plan.draft in HEADS else () if plan.draft == "model" else HEADS
+    pair = None if plan.draft in HEADS else local_draft(plan.model)
+    return pair or next((head.source for head in registered(target) if head.kind in kinds), None)
+
+
+def drafts_by_head(source: Source, target: Side) -> bool:
+    """True if what `drafting` found is a head: its own folder, or the target's with layers that look ahead."""
+    return not source.gguf and (
+        is_head(source.folder) or (source.folder == target.source.folder and has_own_layers(target))
+    )
+
+
+def check_method(method: str, draft: AnySide) -> None:
+    """Refuse a draft model where a head was asked for, and the other way about.
+
+    Raises:
+        ModelError: the draft serves another method.
+    """
+    if method in ("mixed", draft.kind):
+        return
+    is_a = "a model" if draft.kind == "model" else f"a head of kind {draft.kind}"
+    raise ModelError(f"{draft.source.title} is {is_a}, so it cannot draft as {method}.", "Use --draft mixed with it.")
 
 
 def missing_pair(plan: LoadPlan) -> str:
@@ -84,7 +123,9 @@ def missing_pair(plan: LoadPlan) -> str:
     return f"A draft model would make this faster: localchat models pull {known[0].draft}" if known else ""
 
 
-def choose(plan: LoadPlan, target: Side, draft: Side | None, device: str, rows: int, memory: tuple[int, int]) -> Choice:
+def choose(
+    plan: LoadPlan, target: Side, draft: AnySide | None, device: str, rows: int, memory: tuple[int, int]
+) -> Choice:
     """Settle precisions, context and draft on a device with so much memory (free and total bytes); see `settle`.
 
     Raises:
@@ -95,7 +136,7 @@ def choose(plan: LoadPlan, target: Side, draft: Side | None, device: str, rows: 
     return settle(plan, target, draft, machine, rows)
 
 
-def settle(plan: LoadPlan, target: Side, draft: Side | None, machine: Machine, rows: int) -> Choice:
+def settle(plan: LoadPlan, target: Side, draft: AnySide | None, machine: Machine, rows: int) -> Choice:
     """Settle precisions, context and draft; the first combination that fits, best precision first.
 
     A plan that is forced takes what it asks for, fit or no fit.
@@ -145,16 +186,16 @@ def _check_context(context: int, longest: int, name: str) -> None:
         )
 
 
-def _precisions(asked: Precision, side: Side, *, cuda: bool, bf16: bool) -> tuple[Precision, ...]:
+def _precisions(asked: Precision, side: AnySide, *, cuda: bool, bf16: bool) -> tuple[Precision, ...]:
     if asked is Precision.AUTO:
         return candidates(side.infos, cuda=cuda, bf16=bf16)
     return (Precision.FP16,) if asked is Precision.BF16 and not bf16 else (asked,)
 
 
 def _draft_precisions(
-    asked: Precision, draft: Side | None, target: Precision, *, cuda: bool, bf16: bool
+    asked: Precision, draft: AnySide | None, target: Precision, *, cuda: bool, bf16: bool
 ) -> tuple[Precision, ...]:
-    if draft is None:
+    if draft is None or draft.shape.attached:
         return (target,)
     options = _precisions(asked, draft, cuda=cuda, bf16=bf16)
     if asked is Precision.AUTO and target is Precision.NF4 and cuda:

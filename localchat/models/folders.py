@@ -23,6 +23,10 @@ from localchat.models.plan import STARTER
 STARTER_DRAFT = "starter-draft"
 """Name of the small half of the built-in pair."""
 
+STARTER_HEADS = ("starter-eagle", "starter-medusa")
+BUILT_IN = {STARTER: "target", STARTER_DRAFT: "draft", "starter-eagle": "heads/eagle", "starter-medusa": "heads/medusa"}
+"""Folders of what is shipped, inside models/starter."""
+
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 TEXT_PARTS = ("gemma3_text",)
 """Language models that may be taken out of a model that also reads images."""
@@ -30,6 +34,7 @@ TEXT_PARTS = ("gemma3_text",)
 TEXT_PREFIX = r"^(model\.)?language_model\.(model\.)?"
 """Start of the names of such a part's weights; they are called "model." when it stands alone."""
 
+_LAYER = re.compile(r"(?:model\.)?(?:layers\.(\d+)|mtp_layers\.\d+|mtp)\.")
 _HEADER_LIMIT = 100_000_000
 _RECURRENT = re.compile(
     r"mamba|rwkv|jamba|zamba|bamba|xlstm|qwen3_next|qwen3_5|qwen4_exp|falcon_h1|recurrent_?gemma|lfm2|lfm3|"
@@ -37,7 +42,7 @@ _RECURRENT = re.compile(
 )
 _RECURRENT_LAYERS = {"linear_attention", "mamba", "recurrent", "conv", "ssm", "rglru", "lightning_attention", "hybrid"}
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model", "tekken.json")
-_REPAIR = "Download it again: localchat models pull ID, or copy the folder anew."
+REPAIR = "Download it again: localchat models pull ID, or copy the folder anew."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,11 @@ class TensorInfo:
         return total
 
 
+def short_name(name: str) -> str:
+    """The last part of a hub id, a folder or a file, in small letters: enough to know a model by."""
+    return name.rstrip("/").rsplit("/", 1)[-1].removesuffix(".gguf").lower()
+
+
 def hub_cache() -> Path:
     """Folder of the local hub cache, honouring HF_HUB_CACHE, HF_HOME and XDG_CACHE_HOME."""
     for variable, below in (("HF_HUB_CACHE", ""), ("HUGGINGFACE_HUB_CACHE", ""), ("HF_HOME", "hub")):
@@ -101,15 +111,30 @@ def cached_models() -> tuple[Source, ...]:
     return tuple(Source(hub_id, folder) for hub_id, folder in found if folder is not None)
 
 
+def own_folders(kind: str) -> tuple[Path, ...]:
+    """What `localchat train` made on this machine: folders of "heads" or of "models", by name."""
+    from localchat.paths import data_dir
+
+    return tuple(path.parent for path in sorted((data_dir() / kind).glob("[!.]*/config.json")))
+
+
+def _own(name: str) -> Path | None:
+    """A head or a model that was trained here under this name."""
+    found = (folder for kind in ("heads", "models") for folder in own_folders(kind) if folder.name == name)
+    return next(found, None)
+
+
 def find_model(name: str) -> Source:
-    """The model called `name`, looked for on this machine only.
+    """The model or drafting head called `name`, looked for on this machine only.
 
     Raises:
         ModelError: there is none.
     """
-    builtin = {STARTER: "target", STARTER_DRAFT: "draft"}.get(name)
+    builtin = BUILT_IN.get(name)
     if builtin:
         return Source(name, Path(__file__).parent / "starter" / builtin)
+    if own := _own(name):
+        return Source(name, own)
     path = Path(name).expanduser()
     if path.suffix.lower() == ".gguf":
         if not path.is_file():
@@ -137,9 +162,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read as JSON.", _REPAIR) from error
+        raise ModelError(f"{path} cannot be read as JSON.", REPAIR) from error
     if not isinstance(value, dict):
-        raise ModelError(f"{path} holds no JSON object.", _REPAIR)
+        raise ModelError(f"{path} holds no JSON object.", REPAIR)
     return value
 
 
@@ -171,17 +196,17 @@ def read_header(path: Path) -> tuple[TensorInfo, ...]:
             prefix = file.read(8)
             length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
             if not 2 <= length <= min(_HEADER_LIMIT, size - 8):
-                raise ModelError(f"{path} is damaged or cut short: its header is not all there.", _REPAIR)
+                raise ModelError(f"{path} is damaged or cut short: its header is not all there.", REPAIR)
             header = json.loads(file.read(length))
         tensors = tuple(_tensors(header))
         end = max((int(entry["data_offsets"][1]) for name, entry in _entries(header)), default=0)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions.") from error
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ModelError(f"{path} is damaged: its header makes no sense.", _REPAIR) from error
+        raise ModelError(f"{path} is damaged: its header makes no sense.", REPAIR) from error
     if end > size - 8 - length:
         missing = end - (size - 8 - length)
-        raise ModelError(f"{path} is cut short: {missing} bytes are missing.", _REPAIR)
+        raise ModelError(f"{path} is cut short: {missing} bytes are missing.", REPAIR)
     return tensors
 
 
@@ -208,7 +233,7 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
         names = sorted({str(name) for name in read_json(index).get("weight_map", {}).values()})
         missing = [name for name in names if not (folder / name).is_file()]
         if missing:
-            raise ModelError(f"{folder} lacks {len(missing)} of {len(names)} weight files ({missing[0]} ...).", _REPAIR)
+            raise ModelError(f"{folder} lacks {len(missing)} of {len(names)} weight files ({missing[0]} ...).", REPAIR)
         return tuple(folder / name for name in names)
     if (folder / "model.safetensors").is_file():
         return (folder / "model.safetensors",)
@@ -217,7 +242,7 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
             f"{folder} holds its weights as a Python pickle ({pickled[0]}), which can run code when it is opened.",
             "Use a version of the model in safetensors; many models offer one as a separate revision.",
         )
-    raise ModelError(f"{folder} holds no weights (model.safetensors).", _REPAIR)
+    raise ModelError(f"{folder} holds no weights (model.safetensors).", REPAIR)
 
 
 def tensors(folder: Path) -> tuple[TensorInfo, ...]:
@@ -232,6 +257,12 @@ def tensors(folder: Path) -> tuple[TensorInfo, ...]:
         if re.match(TEXT_PREFIX, info.name)
     )
     return inner or infos
+
+
+def beyond(name: str, layers: int) -> bool:
+    """True for a tensor of a layer that predicts further tokens (MTP): it comes after the last of `layers`."""
+    found = _LAYER.match(name)
+    return found is not None and (found[1] is None or int(found[1]) >= layers)
 
 
 def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -314,37 +345,6 @@ def check_folder(folder: Path, *, trust_remote_code: bool = False) -> dict[str, 
     return config
 
 
-def check_gguf(path: Path) -> None:
-    """Check the fixed start of a GGUF file.
-
-    Raises:
-        ModelError: it is no GGUF file, or of a version that cannot be read.
-    """
-    try:
-        with path.open("rb") as file:
-            start = file.read(24)
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions.") from error
-    if len(start) < 24 or start[:4] != b"GGUF":
-        raise ModelError(f"{path} is no GGUF file, or only the start of one.", _REPAIR)
-    version = struct.unpack("<I", start[4:8])[0]
-    if version not in (2, 3):
-        raise ModelError(f"{path} is a GGUF file of version {version}; versions 2 and 3 can be read.", _REPAIR)
-
-
-def gguf_folder(path: Path) -> Path:
-    """Where a GGUF file's unpacked form lies once it has been made; another one for every change of the file.
-
-    Raises:
-        OSError: there is no such file.
-    """
-    from localchat.paths import cache_dir
-
-    state = path.stat()
-    key = hashlib.sha256(f"{path.resolve()} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()[:12]
-    return cache_dir() / "gguf" / f"{path.stem}-{key}"
-
-
 def eos_ids(folder: Path) -> frozenset[int]:
     """Ids that end a reply, from generation_config.json and config.json."""
     found: set[int] = set()
@@ -393,7 +393,7 @@ def _token_texts(path: Path, _size: int, _changed: int) -> tuple[str, ...]:
         )
         pairs += [(str(entry["content"]), int(entry["id"])) for entry in data.get("added_tokens") or ()]
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ModelError(f"{path} is damaged: its vocabulary makes no sense.", _REPAIR) from error
+        raise ModelError(f"{path} is damaged: its vocabulary makes no sense.", REPAIR) from error
     texts = [""] * (1 + max((token for _, token in pairs), default=-1))
     for text, token in pairs:
         texts[token] = text

@@ -6,44 +6,50 @@ where neither torch nor transformers may be loaded.
 
 from __future__ import annotations
 
-import errno
-import logging as stdlib_logging
-import os
-import shutil
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from localchat.errors import FitError, LocalchatError, ModelError
-from localchat.models.choice import Choice, Side, choose, drafting, inspect, missing_pair
+from localchat.errors import ModelError
+from localchat.models.choice import (
+    AnySide,
+    Choice,
+    Side,
+    check_method,
+    choose,
+    drafting,
+    drafts_by_head,
+    inspect,
+    missing_pair,
+)
 from localchat.models.devices import available_memory, computes_bf16, resolve_device
 from localchat.models.folders import (
     TEXT_PARTS,
     TEXT_PREFIX,
     Source,
-    check_gguf,
     eos_ids,
     find_model,
     fingerprint,
-    gguf_folder,
     token_texts,
 )
-from localchat.models.memory import MemoryPlan, Request, Shape
-from localchat.models.pairing import Candidate, Pairing, check_pair
+from localchat.models.footprint import Footprint
+from localchat.models.gguf import unpack_gguf
+from localchat.models.heads import HeadSide, read_head
+from localchat.models.memory import MemoryPlan, Request, Shape, plan_memory
+from localchat.models.pairing import Candidate, Pairing, check_head, check_pair
 from localchat.models.plan import LoadPlan, Precision
 from localchat.models.quantization import dtype_of, measured_bytes, quantization_config, repacks, settle
+from localchat.models.quiet import Steps, explained, quiet
+
+if TYPE_CHECKING:
+    from localchat.engine.heads import AnyHead
 
 _TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|end_of_turn|>")
 """End-of-turn tokens of the families; a converted model's config often forgets them."""
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage in words, steps done and steps in all (0: unknown)."""
-
-Steps = Callable[[int, int], None]
-"""Called with steps done and steps in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +62,25 @@ class LoadedModels:
     target_model: Any
     """A transformers causal language model in eval mode, gradients off."""
     draft_model: Any | None
+    head: AnyHead | None
+    """A drafting head on the target's device; there is a draft model or a head, never both."""
+    head_side: HeadSide | None
+    """What the head's files say."""
     target_shape: Shape
-    draft_shape: Shape | None
+    draft_shape: Footprint | None
+    """Of the draft model or head."""
     pairing: Pairing | None
     memory: MemoryPlan
     target_bytes: int
     """Measured: parameters, buffers and quantization state."""
     draft_bytes: int
+    """The same of the draft model or head, without what a head shares with the target."""
     eos_ids: frozenset[int]
     vocab: int
     """Ids from here on stand for no token of the target: cut its logits to this size."""
     model_name: str
     draft_name: str
-    """Empty when there is no draft model."""
+    """Of the draft model or head; empty when there is neither."""
     fast_only: str
     """Why exact mode cannot be kept with this target (a sentence); empty if it can."""
     notes: tuple[str, ...]
@@ -93,8 +105,10 @@ def load(
     device = resolve_device(plan.device)
     progress("checking", 0, 0)
     target = _inspected(find_model(plan.model), progress, trust_remote_code=plan.trust_remote_code)
-    method, source = drafting(plan)
-    draft = _inspected(source, progress) if source else None
+    method, source = drafting(plan, target)
+    draft = _drafter(source, target, progress) if source else None
+    if draft:
+        check_method(method, draft)
     memory = memory or available_memory(device)
     choice = choose(plan, target, draft, device, max_width, memory)
     tokenizer = load_tokenizer(target.source.folder, trust_remote_code=plan.trust_remote_code)
@@ -106,7 +120,8 @@ def load(
         )
     notes = [missing_pair(plan)] if plan.draft == "auto" and not draft else []
     if problem or choice.drops_draft:
-        reason = f"the draft model does not suit it ({problem.title})" if problem else "no room for the draft model"
+        what = "the head" if isinstance(draft, HeadSide) else "the draft model"
+        reason = f"{what} does not suit it ({problem.title})" if problem else f"no room for {what}"
         notes.append(f"Drafting by lookup only: {reason}.")
         method, draft, pairing = "lookup", None, None
         choice = choose(plan, target, None, device, max_width, memory)
@@ -119,7 +134,7 @@ class _Parts:
     """What `_load` puts together."""
 
     target: Side
-    draft: Side | None
+    draft: AnySide | None
     tokenizer: Any
     device: str
     method: str
@@ -129,14 +144,21 @@ class _Parts:
 
 
 def _load(plan: LoadPlan, progress: Progress, parts: _Parts) -> LoadedModels:
-    request, draft = parts.choice.request, parts.draft
-
     def steps(role: str) -> Steps:
         return lambda done, total: progress(f"loading the {role} weights", done, total)
 
-    trust, device = plan.trust_remote_code, parts.device
-    model = load_weights(parts.target, request.precision, device, steps("target"), trust_remote_code=trust)
-    draft_model = load_weights(draft, request.draft_precision, device, steps("draft")) if draft else None
+    trust, device, precision = plan.trust_remote_code, parts.device, parts.choice.request.precision
+    model = load_weights(parts.target, precision, device, steps("target"), trust_remote_code=trust)
+    target_bytes = measured_bytes(model)
+    vocab = min(parts.target.shape.vocab, len(_texts(parts.target, parts.tokenizer)))
+    draft_model, head = None, None
+    try:
+        draft_model, head = _draft_weights(parts, model, vocab, steps("draft"))
+    except ModelError as error:
+        if plan.draft != "auto":
+            raise
+        parts = _without_draft(parts, error.message)
+    request, draft = parts.choice.request, parts.draft
     resolved = replace(
         plan,
         precision=request.precision,
@@ -151,19 +173,42 @@ def _load(plan: LoadPlan, progress: Progress, parts: _Parts) -> LoadedModels:
         tokenizer=parts.tokenizer,
         target_model=model,
         draft_model=draft_model,
+        head=head,
+        head_side=draft if isinstance(draft, HeadSide) else None,
         target_shape=parts.target.shape,
         draft_shape=draft.shape if draft else None,
         pairing=parts.pairing,
         memory=parts.choice.memory,
-        target_bytes=measured_bytes(model),
-        draft_bytes=measured_bytes(draft_model) if draft_model is not None else 0,
-        eos_ids=_ends(parts.target, parts.tokenizer),
-        vocab=min(parts.target.shape.vocab, len(_texts(parts.target, parts.tokenizer))),
+        target_bytes=target_bytes,
+        draft_bytes=sum(measured_bytes(part) for part in (draft_model, head) if part is not None),
+        eos_ids=reply_ends(parts.target, parts.tokenizer),
+        vocab=vocab,
         model_name=parts.target.source.title,
         draft_name=draft.source.title if draft else "",
         fast_only=_fast_only(parts.target.shape, request.precision),
         notes=parts.notes,
     )
+
+
+def _draft_weights(parts: _Parts, model: Any, vocab: int, steps: Steps) -> tuple[Any | None, AnyHead | None]:
+    """A draft model, or a head, or neither."""
+    if isinstance(parts.draft, HeadSide):
+        return None, load_head(parts.draft, model, vocab, parts.device, steps)
+    if parts.draft:
+        return load_weights(parts.draft, parts.choice.request.draft_precision, parts.device, steps), None
+    return None, None
+
+
+def _without_draft(parts: _Parts, problem: str) -> _Parts:
+    """What was chosen for the user turned out to be broken: reply without it, and say so."""
+    request = replace(parts.choice.request, draft=None)
+    notes = (*parts.notes, f"Drafting by lookup only: {problem}")
+    choice = replace(parts.choice, request=request, memory=plan_memory(request))
+    return replace(parts, draft=None, pairing=None, method="lookup", choice=choice, notes=notes)
+
+
+def _drafter(source: Source, target: Side, progress: Progress) -> AnySide:
+    return read_head(source, target) if drafts_by_head(source, target) else _inspected(source, progress)
 
 
 def _inspected(source: Source, progress: Progress, *, trust_remote_code: bool = False) -> Side:
@@ -172,19 +217,18 @@ def _inspected(source: Source, progress: Progress, *, trust_remote_code: bool = 
     return inspect(source, trust_remote_code=trust_remote_code)
 
 
-def _pair(target: Side, draft: Side, request: Request, tokenizer: Any) -> Pairing:
+def _pair(target: Side, draft: AnySide, request: Request, tokenizer: Any) -> Pairing:
     def candidate(side: Side, precision: Precision, own: Any) -> Candidate:
         folder = side.source.folder
         return Candidate(
             side.source.name, side.shape, precision, _texts(side, own), eos_ids(folder), fingerprint(folder)
         )
 
+    decides = candidate(target, request.precision, tokenizer)
+    if isinstance(draft, HeadSide):
+        return check_head(decides, draft)
     other = tokenizer if token_texts(draft.source.folder) else load_tokenizer(draft.source.folder)
-    return check_pair(
-        candidate(target, request.precision, tokenizer),
-        candidate(draft, request.draft_precision, other),
-        request.context,
-    )
+    return check_pair(decides, candidate(draft, request.draft_precision, other), request.context)
 
 
 def _texts(side: Side, tokenizer: Any) -> tuple[str, ...]:
@@ -195,7 +239,7 @@ def _texts(side: Side, tokenizer: Any) -> tuple[str, ...]:
     return tuple(by_id.get(token, "") for token in range(1 + max(by_id, default=-1)))
 
 
-def _ends(side: Side, tokenizer: Any) -> frozenset[int]:
+def reply_ends(side: Side, tokenizer: Any) -> frozenset[int]:
     """Ids that end a reply: the stored ones, the tokenizer's own, and the end of a turn that its template writes."""
     template = str(getattr(tokenizer, "chat_template", None) or "")
     named = {tokenizer.convert_tokens_to_ids(text) for text in _TURN_ENDS if text in template}
@@ -211,75 +255,6 @@ def _fast_only(shape: Shape, precision: Precision) -> str:
     return ""
 
 
-class _Bar:
-    """Stands in for a progress bar: iterates, and tells the callback."""
-
-    def __init__(self, steps: Steps, items: Any, total: int) -> None:
-        self._steps, self._items, self._total = steps, items, total
-
-    def __iter__(self) -> Iterator[Any]:
-        for done, item in enumerate(self._items if self._items is not None else ()):
-            self._steps(done, self._total)
-            yield item
-        self._steps(self._total, self._total)
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def __getattr__(self, _: str) -> Callable[..., None]:
-        return lambda *_args, **_kwargs: None
-
-
-@contextmanager
-def quiet(steps: Steps) -> Iterator[None]:
-    """Keep transformers from writing to the terminal; its weight loading reports to `steps`."""
-    from transformers.utils import logging
-
-    def hook(_: Any, args: Any, kwargs: Any) -> _Bar:
-        items = args[0] if args else kwargs.get("iterable")
-        total = kwargs.get("total") or (len(items) if hasattr(items, "__len__") else 0)
-        return _Bar(steps if "weights" in str(kwargs.get("desc", "")) else lambda _done, _total: None, items, total)
-
-    stdlib_logging.getLogger("bitsandbytes").setLevel(stdlib_logging.ERROR)
-    verbosity = logging.get_verbosity()
-    before = logging.set_tqdm_hook(hook)
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_tqdm_hook(before)
-        logging.set_verbosity(verbosity)
-
-
-@contextmanager
-def _explained(what: str) -> Iterator[None]:
-    """Turn what the libraries raise into one sentence."""
-    import torch
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        raise FitError(f"Memory ran out while loading {what}.", "Free some memory, or use --precision nf4.") from error
-    except (OSError, SafetensorError) as error:
-        if getattr(error, "errno", 0) == errno.ENOSPC or "No space left" in str(error):
-            full = f"The disk is full: {what} could not be written."
-            raise ModelError(full, "Free some space and try again.") from error
-        raise ModelError(f"{what} could not be read: {_line(error)}", "The log has the details.") from error
-    except LocalchatError:
-        raise
-    except Exception as error:  # the tokenizers library raises nothing more specific
-        raise ModelError(f"{what} could not be loaded: {_line(error)}", "The log has the details.") from error
-
-
-def _line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:200]
-
-
 def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> Any:
     """The tokenizer of a model folder.
 
@@ -288,7 +263,7 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> Any:
     """
     from transformers import AutoTokenizer
 
-    with _explained(f"the tokenizer of {folder.name}"), quiet(lambda _done, _total: None):
+    with explained(f"the tokenizer of {folder.name}"), quiet(lambda _done, _total: None):
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
 
 
@@ -307,7 +282,7 @@ def load_weights(
 
     folder = side.source.folder
     half = dtype_of(precision if computes_bf16(device) or precision is Precision.FP32 else Precision.FP16)
-    with _explained(folder.name), quiet(steps):
+    with explained(folder.name), quiet(steps):
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
         part = config.get_text_config() if side.shape.model_type in TEXT_PARTS else config
         model, report = AutoModelForCausalLM.from_pretrained(
@@ -337,64 +312,21 @@ def load_weights(
     return model
 
 
-def unpack_gguf(source: Source, progress: Callable[[str, int, int], None]) -> Source:
-    """An ordinary bf16 folder made from a GGUF file: written once into the cache folder, then found there.
+def load_head(head: HeadSide, model: Any, vocabulary: int, device: str, steps: Steps) -> AnyHead:
+    """A drafting head beside its loaded target, in the target's own 16 or 32 bits.
+
+    Args:
+        head: what its files say.
+        model: the target.
+        vocabulary: ids from here on stand for no token of the target.
+        device: where the target is.
+        steps: told about every tensor.
 
     Raises:
-        ModelError: the file is broken or of a kind that cannot be read, or the disk is full.
+        ModelError: the weights do not make a whole head, or cannot be read.
+        FitError: memory ran out.
     """
-    from localchat.paths import private_dir
+    from localchat.models.head_weights import read_weights
 
-    path = source.folder / source.gguf
-    check_gguf(path)
-    folder = gguf_folder(path)
-    done = _unpacked(source, folder)
-    if (folder / "config.json").is_file():
-        return done
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}")
-    progress("unpacking the GGUF file", 0, 0)
-    for left in folder.parent.glob(f".{folder.name}.*"):  # by a process that was killed
-        if time.time() - left.stat().st_mtime > 3600:
-            shutil.rmtree(left, ignore_errors=True)
-    try:
-        with _explained(path.name):
-            private_dir(partial)
-            _convert(path, partial, lambda at, total: progress("unpacking the GGUF file", at, total))
-            os.replace(partial, folder)
-    except LocalchatError:
-        if (folder / "config.json").is_file():  # another process was faster
-            return done
-        raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return done
-
-
-def _unpacked(source: Source, folder: Path) -> Source:
-    """The unpacked folder, still under the name of the file."""
-    return Source(source.name.removesuffix(".gguf"), folder)
-
-
-def _convert(path: Path, folder: Path, steps: Steps) -> None:
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
-    from transformers import modeling_gguf_pytorch_utils as reader
-
-    bar = reader.tqdm
-    reader.tqdm = lambda items, **_: _Bar(steps, items, len(items))  # the one bar that has no hook
-    try:
-        with quiet(lambda _done, _total: None):
-            tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
-            model = AutoModelForCausalLM.from_pretrained(
-                path.parent,
-                gguf_file=path.name,
-                dtype=torch.bfloat16,
-                quantization_config=GgufConfig(dequantize=True),
-                local_files_only=True,
-            )
-            model.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
-    finally:
-        reader.tqdm = bar
-    for file in folder.iterdir():
-        file.chmod(0o600)
+    with explained(head.source.title):
+        return read_weights(head, model, vocabulary, model.get_input_embeddings().weight.dtype, device, steps)

@@ -10,27 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from localchat.engine.types import MAX_WIDTH, PREFILL_CHUNK, cache_rows
+from localchat.engine.sizes import MAX_WIDTH, PREFILL_CHUNK, cache_rows
 from localchat.errors import ModelError
-from localchat.models.folders import TensorInfo, read_config, tensors, text_config, weight_files
+from localchat.models.folders import TensorInfo, beyond, read_config, tensors, text_config, weight_files
+from localchat.models.footprint import DRAW_BYTES, Footprint, item_bytes, stored_bytes
 from localchat.models.plan import Precision
 
 MIB, GIB = 2**20, 2**30
-
-NF4_BLOCK, NF4_NESTED = 64, 256
-NF4_BYTES = 0.5 + 1 / NF4_BLOCK + 4 / (NF4_BLOCK * NF4_NESTED)
-"""Per parameter: 4 bits, one 8-bit scale per 64, one fp32 scale of scales per 64 * 256 (double quantization)."""
-NF4_BYTES_REPACKED = 0.5 + 2 / NF4_BLOCK
-"""The same once bitsandbytes has repacked it for CPUs with bf16 instructions: one bf16 scale per 64."""
 
 LEAST_CONTEXT = 1024
 """The smallest context worth offering, in tokens."""
 
 _GEMMA3_DEFAULTS = dict(num_attention_heads=8, num_key_value_heads=4, head_dim=256, vocab_size=262208)  # noqa: C408
 _GEMMA3_DEFAULTS["max_position_embeddings"] = 131072  # published configs leave these out at their usual values
-
-_DRAW_BYTES = 24
-"""Per logit of a verified row: its fp32 copy, processed values, noise and sorted indices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +64,11 @@ class Shape:
     def mixture(self) -> bool:
         """True for a mixture of experts."""
         return self.expert > 0
+
+    @property
+    def attached(self) -> bool:
+        """It stands by itself; see `Footprint`."""
+        return False
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Shape:
@@ -130,9 +127,11 @@ class Shape:
         return shape.counted(tensors(folder)) if weight_files(folder) else shape
 
     def counted(self, infos: tuple[TensorInfo, ...]) -> Shape:
-        """This shape with the parameter counts of real tensors."""
+        """This shape with the parameter counts of real tensors; layers that look ahead (`beyond`) are not loaded."""
         linear = rows = embedding = other = expert = 0
         for info in infos:
+            if beyond(info.name, len(self.windows)):
+                continue
             if ".experts." in info.name:
                 expert += info.count
                 other += info.count
@@ -153,14 +152,9 @@ class Shape:
             repacked: on a CPU with bf16 instructions, where weights are laid out for its kernels: NF4 scales are stored
                 unnested, and a head that shares its weight with the embedding is stored a second time.
         """
-        size = item_bytes(precision)
-        copied = self.vocab * self.hidden if repacked and self.tied and size == 2 else 0
-        rest = (self.embedding + copied + self.other) * size
-        if precision is Precision.NF4:
-            return int(self.linear * (NF4_BYTES_REPACKED if repacked else NF4_BYTES)) + rest
-        if precision is Precision.INT8:
-            return self.linear + 4 * self.linear_rows + rest
-        return self.linear * size + rest
+        copied = self.vocab * self.hidden if repacked and self.tied and item_bytes(precision) == 2 else 0
+        rest = self.embedding + copied + self.other
+        return stored_bytes(self.linear, self.linear_rows, rest, precision, repacked=repacked)
 
     def step_bytes(self, precision: Precision) -> float:
         """Bytes one decoding step reads: linear layers, the head, and the experts a token uses."""
@@ -182,14 +176,9 @@ class Shape:
         size = item_bytes(precision)
         block = PREFILL_CHUNK * (6 * self.hidden + 3 * self.intermediate + 2 * self.heads * self.head_dim) * size
         mask = PREFILL_CHUNK * cache_rows(context, None) * size
-        logits = rows * self.vocab * _DRAW_BYTES
+        logits = rows * self.vocab * DRAW_BYTES
         unpacked = self.hidden * self.intermediate * size if precision is Precision.NF4 else 0
         return max(block + mask + unpacked, logits)
-
-
-def item_bytes(precision: Precision) -> int:
-    """Bytes of an unquantized weight, an activation or a cache entry under a precision."""
-    return 4 if precision is Precision.FP32 else 2
 
 
 def _first(config: Mapping[str, Any], *keys: str, default: int | None = None) -> int:
@@ -298,10 +287,11 @@ class Request:
     """What a memory plan is made for."""
 
     target: Shape
-    draft: Shape | None
+    draft: Footprint | None
     context: int
     precision: Precision
     draft_precision: Precision
+    """A head's is its target's."""
     available: int
     reserve: int
     rows: int = 16
@@ -366,8 +356,9 @@ def cheaper(request: Request) -> tuple[Change, ...]:
     if plan_memory(request).fits:
         return ()
     nf4 = Precision.NF4
-    small_draft = replace(request, draft_precision=nf4) if request.draft else request
-    small_target = replace(request, precision=nf4)
+    head = request.draft is not None and request.draft.attached
+    small_draft = request if head or request.draft is None else replace(request, draft_precision=nf4)
+    small_target = replace(request, precision=nf4, draft_precision=nf4 if head else request.draft_precision)
     no_draft = replace(request, draft=None)
     steps = (
         ("draft model in nf4", small_draft),

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
-from localchat.engine.types import MAX_WIDTH
+from localchat.engine.sizes import MAX_WIDTH
 from localchat.errors import LocalchatError
 from localchat.models.choice import DEFAULT_CONTEXT, GOOD_CONTEXT, Side, settle
 from localchat.models.devices import Machine
 from localchat.models.folders import STARTER_DRAFT
 from localchat.models.memory import LEAST_CONTEXT, Change, MemoryPlan, Request, cheaper, default_reserve, plan_memory
-from localchat.models.pace import Pace
-from localchat.models.pairing import ROW_COST, TYPICAL_ACCEPTANCE, best_depth
-from localchat.models.plan import LoadPlan, Mode, Precision
+from localchat.models.pace import Pace, gain
+from localchat.models.pairing import ROW_COST
+from localchat.models.plan import HEADS, METHODS, LoadPlan, Mode, Precision
 from localchat.models.quantization import candidates, repacks
 from localchat.models.stock import Partner
 
@@ -84,11 +84,11 @@ class Estimate:
     drafted: float
     """The same with drafts, at a usual acceptance."""
     cost_ratio: float = 0.0
-    """Time of a draft step as a share of a target step; 0 without a draft model."""
+    """Time of a draft step as a share of a target step; 0 where nothing but lookup drafts."""
 
     @property
     def break_even(self) -> float:
-        """Share of drafted tokens that must be accepted for the draft model to pay."""
+        """Share of drafted tokens that must be accepted for the draft model or head to pay."""
         return self.cost_ratio + ROW_COST
 
     @property
@@ -138,7 +138,8 @@ def concrete(stock: Stock, plan: LoadPlan) -> LoadPlan:
     if target is None:
         return plan
     plan = replace(plan, force=False, device=stock.machine.device)
-    method, draft = _drafting(stock, plan)
+    method, partner = drafting(stock, plan)
+    draft = partner.side if partner else None
     try:
         choice = settle(plan, target, draft, stock.machine, MAX_WIDTH)
         request, dropped = choice.request, choice.drops_draft
@@ -154,16 +155,15 @@ def concrete(stock: Stock, plan: LoadPlan) -> LoadPlan:
     return replace(plan, precision=precision, draft=method, draft_model=name, draft_precision=own, context=context)
 
 
-def _drafting(stock: Stock, plan: LoadPlan) -> tuple[str, Side | None]:
-    """The method and the draft model of a plan that may still say "auto" or name a model as its method."""
+def drafting(stock: Stock, plan: LoadPlan) -> tuple[str, Partner | None]:
+    """The method and the draft model or head of a plan that may still say "auto" or name one of them as its method."""
     if plan.draft in ("off", "lookup"):
         return plan.draft, None
-    method = plan.draft if plan.draft in ("model", "mixed") else "mixed"
-    name = plan.draft_model or (plan.draft if plan.draft not in ("auto", "model", "mixed") else "")
-    sides = [partner.side for partner in stock.partners]
-    side = next((side for side in sides if side.source.name == name), None)
-    side = side or (sides[0] if sides and not name else None)
-    return (method, side) if side else ("lookup", None)
+    kind = plan.draft if plan.draft in ("model", *HEADS) else ""
+    name = plan.draft_model or (plan.draft if plan.draft not in ("auto", *METHODS) else "")
+    suiting = (one for one in stock.partners if name in ("", one.side.source.name) and kind in ("", one.kind))
+    partner = next(suiting, None)
+    return (kind or "mixed", partner) if partner else ("lookup", None)
 
 
 def estimate(stock: Stock, plan: LoadPlan) -> Estimate:
@@ -171,10 +171,10 @@ def estimate(stock: Stock, plan: LoadPlan) -> Estimate:
     target = stock.side(plan.model)
     if target is None:
         raise KeyError(plan.model)
-    _, draft = _drafting(stock, plan)
+    _, partner = drafting(stock, plan)
     request = Request(
         target=target.shape,
-        draft=draft.shape if draft else None,
+        draft=partner.side.shape if partner else None,
         context=plan.context,
         precision=plan.precision,
         draft_precision=plan.draft_precision,
@@ -184,11 +184,11 @@ def estimate(stock: Stock, plan: LoadPlan) -> Estimate:
         repacked=not stock.machine.cuda and repacks(),
     )
     memory, plain = _planned(request), stock.pace.speed(target.shape, plan.precision)
-    if draft is None:
+    if partner is None:
         return Estimate(request, memory, plain, plain * (1.0 if plan.draft == "off" else _LOOKUP_GAIN))
-    ratio = stock.pace.seconds(draft.shape, plan.draft_precision) * plain
-    gain = best_depth(TYPICAL_ACCEPTANCE, ratio)[1] * (_MIXED_GAIN if plan.draft == "mixed" else 1.0)
-    return Estimate(request, memory, plain, plain * gain, ratio)
+    ratio = stock.pace.seconds(partner.side.shape, plan.draft_precision) * plain
+    pays = gain(partner.shares or partner.usual, ratio, at_once=partner.at_once)
+    return Estimate(request, memory, plain, plain * pays * (_MIXED_GAIN if plan.draft == "mixed" else 1.0), ratio)
 
 
 def rows(stock: Stock, plan: LoadPlan) -> tuple[Row, ...]:
@@ -196,9 +196,9 @@ def rows(stock: Stock, plan: LoadPlan) -> tuple[Row, ...]:
     found = [fit_for_me(stock, plan), _row(stock, plan, Key.MODEL, "Model", _models(stock, plan))]
     found.append(_row(stock, plan, Key.PRECISION, "Precision", _precisions(stock, plan)))
     found.append(_row(stock, plan, Key.DRAFT, "Drafting", _drafts(stock, plan)))
-    if _drafting(stock, plan)[1]:
-        own = [(size.value, replace(plan, draft_precision=size)) for size in _sizes(stock, plan, plan.draft_model)]
-        found.append(_row(stock, plan, Key.DRAFT_PRECISION, "Draft in", own))
+    if len(own := _own_sizes(stock, plan)) > 1:
+        kept = [(size.value, replace(plan, draft_precision=size)) for size in own]
+        found.append(_row(stock, plan, Key.DRAFT_PRECISION, "Draft in", kept))
     found.append(_row(stock, plan, Key.CONTEXT, "Context", _contexts(stock, plan)))
     found.append(_row(stock, plan, Key.MODE, "Mode", _modes(stock, plan)))
     return tuple(found)
@@ -258,14 +258,23 @@ def _sizes(stock: Stock, plan: LoadPlan, name: str) -> tuple[Precision, ...]:
     return tuple(size for size in (*QUALITY,) if size in offered)
 
 
+def _own_sizes(stock: Stock, plan: LoadPlan) -> tuple[Precision, ...]:
+    """Precisions its draft model can be loaded in; one where there is none, or a head, which has its target's."""
+    _, partner = drafting(stock, plan)
+    if partner is None:
+        return (plan.draft_precision,)
+    return (plan.precision,) if partner.side.shape.attached else _sizes(stock, plan, plan.draft_model)
+
+
 def _precisions(stock: Stock, plan: LoadPlan) -> list[tuple[str, LoadPlan]]:
     found = [(size.value, replace(plan, precision=size)) for size in _sizes(stock, plan, plan.model)]
     return [(label, _possible(stock, chosen)) for label, chosen in found]
 
 
 def _possible(stock: Stock, plan: LoadPlan) -> LoadPlan:
-    """The plan, in a mode that it can keep."""
-    modes = [chosen.mode for _, chosen in _modes(stock, plan)]
+    """The plan, in a mode that it can keep, and its head as it is stored then."""
+    modes, own = [chosen.mode for _, chosen in _modes(stock, plan)], _own_sizes(stock, plan)
+    plan = plan if plan.draft_precision in own else replace(plan, draft_precision=own[0])
     return plan if plan.mode in modes else replace(plan, mode=Mode.AUTO)
 
 
@@ -282,10 +291,10 @@ def _drafts(stock: Stock, plan: LoadPlan) -> list[tuple[str, LoadPlan]]:
     bare = replace(plan, draft_model="")
     found = [("none", replace(bare, draft="off")), ("lookup", replace(bare, draft="lookup"))]
     for partner in stock.partners:
-        name, title = partner.side.source.name, partner.side.source.title
-        with_it = replace(plan, draft_model=name, draft_precision=own)
-        found.append((f"{title} + lookup", replace(with_it, draft="mixed")))
-        found.append((title, replace(with_it, draft="model")))
+        size = plan.precision if partner.side.shape.attached else own
+        with_it = replace(plan, draft_model=partner.side.source.name, draft_precision=size)
+        found.append((f"{partner.title} + lookup", replace(with_it, draft="mixed")))
+        found.append((partner.title, replace(with_it, draft=partner.kind)))
     return found
 
 
@@ -346,10 +355,9 @@ def _combinations(stock: Stock, plan: LoadPlan) -> Iterator[LoadPlan]:
     side = stock.side(plan.model)
     limit = _longest(side) if side else DEFAULT_CONTEXT
     for _, sized in _precisions(stock, plan):
-        for _, drafting in _drafts(stock, sized):
-            own = _sizes(stock, drafting, drafting.draft_model) if drafting.draft_model else (drafting.draft_precision,)
-            for size in own:
-                chosen = replace(drafting, draft_precision=size, context=min(DEFAULT_CONTEXT, limit))
+        for _, way in _drafts(stock, sized):
+            for size in _own_sizes(stock, way):
+                chosen = replace(way, draft_precision=size, context=min(DEFAULT_CONTEXT, limit))
                 reach = estimate(stock, chosen).memory.longest_context
                 reach = reach if reach == limit else reach // _STEP * _STEP
                 for context in {min(chosen.context, reach), reach}:

@@ -6,10 +6,12 @@ where nothing was measured; once a model has been timed here, its ratio to the g
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from localchat.models.devices import Machine
-from localchat.models.memory import Shape
+from localchat.models.footprint import Footprint
+from localchat.models.pairing import ROW_COST
 from localchat.models.plan import Precision
 
 _BANDWIDTHS = (
@@ -45,21 +47,38 @@ class Pace:
     measured: bool = False
     """Set right by a measurement on this machine."""
 
-    def seconds(self, shape: Shape, precision: Precision) -> float:
+    def seconds(self, shape: Footprint, precision: Precision) -> float:
         """Seconds of one plain step, which writes one token."""
-        layers = len(shape.windows) * self.layer * _DEARER.get(precision, 1.0)
+        layers = max(1, len(shape.windows)) * self.layer * _DEARER.get(precision, 1.0)
         return layers + shape.step_bytes(precision) * self.byte
 
-    def speed(self, shape: Shape, precision: Precision) -> float:
+    def speed(self, shape: Footprint, precision: Precision) -> float:
         """Tokens per second of plain decoding."""
         return 1.0 / self.seconds(shape, precision)
 
-    def corrected(self, shape: Shape, precision: Precision, tokens_per_second: float) -> Pace:
+    def corrected(self, shape: Footprint, precision: Precision, tokens_per_second: float) -> Pace:
         """These rates after one model's plain speed was measured; as they are if it was not."""
         if tokens_per_second <= 0:
             return self
         ratio = 1.0 / tokens_per_second / self.seconds(shape, precision)
         return Pace(self.layer * ratio, self.byte * ratio, True)
+
+
+def gain(shares: Sequence[float], cost_ratio: float, *, at_once: bool = False) -> float:
+    """Speed against plain decoding at the best draft length (Leviathan et al., arXiv:2211.17192); 1.0 if none pays.
+
+    Args:
+        shares: by place in the draft, the share of guesses that are accepted there, those before them being accepted.
+        cost_ratio: time of a draft step as a share of a target step.
+        at_once: one step guesses all places (Medusa), else each takes one.
+    """
+    best = alive = tokens = 1.0
+    for place, share in enumerate(shares, start=1):
+        alive *= share
+        tokens += alive
+        steps = 1 if at_once else place
+        best = max(best, tokens / (1.0 + steps * cost_ratio + place * ROW_COST))
+    return best
 
 
 def guess(machine: Machine) -> Pace:

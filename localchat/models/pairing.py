@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from localchat.engine.head_config import FINAL
 from localchat.errors import ModelError
-from localchat.models.folders import eos_ids, fingerprint, read_config, refusal, token_texts
+from localchat.models.folders import eos_ids, fingerprint, read_config, refusal, short_name, token_texts
+from localchat.models.head_formats import STRETCHED
+from localchat.models.heads import HeadSide
 from localchat.models.memory import Shape
 from localchat.models.plan import Precision
 
@@ -137,6 +140,98 @@ def check_pair(target: Candidate, draft: Candidate, context: int = 0) -> Pairing
         _cost(ratio),
     )
     return Pairing(tuple(found for found in findings if found), common, tuple(differing), ratio)
+
+
+def check_head(target: Candidate, head: HeadSide) -> Pairing:
+    """Run every check of a head and its target; texts of tokens need no comparing, as a head has no tokenizer."""
+    ratio = head.shape.step_bytes(target.precision) / max(1.0, target.shape.step_bytes(target.precision))
+    common = min(len(target.tokens), target.shape.vocab, head.file.config.vocab)
+    findings = (
+        _sizes(target, head),
+        _head_vocabulary(target, head),
+        _maker(target, head),
+        _rounding(target, head),
+        _stretch(head),
+        _cost(ratio),
+    )
+    return Pairing(tuple(found for found in findings if found), common, (), ratio)
+
+
+def _sizes(target: Candidate, head: HeadSide) -> Finding:
+    config, shape = head.file.config, target.shape
+    layers, title = len(shape.windows), head.source.title
+    if config.hidden != shape.hidden:
+        return Finding(
+            Level.FAIL,
+            "made for another size",
+            f"{title} reads states of {config.hidden} numbers, {target.name} has {shape.hidden}.",
+        )
+    if not all(FINAL <= tap < layers for tap in config.taps):
+        return Finding(
+            Level.FAIL,
+            "made for more layers",
+            f"{title} reads layers {', '.join(str(tap) for tap in config.taps)}; {target.name} has {layers}.",
+        )
+    return Finding(Level.OK, "same size", f"States of {config.hidden} numbers, {layers} layers.")
+
+
+def _head_vocabulary(target: Candidate, head: HeadSide) -> Finding:
+    config, known = head.file.config, len(target.tokens)
+    if config.vocab != target.shape.vocab and min(config.vocab, target.shape.vocab) < known:
+        return Finding(
+            Level.FAIL,
+            "made for another vocabulary",
+            f"{head.source.title} knows {config.vocab} tokens, {target.name} {known}.",
+        )
+    if not config.draft_vocab:
+        return Finding(Level.OK, "same vocabulary", f"It scores all {config.vocab} tokens.")
+    return Finding(
+        Level.OK,
+        "reduced vocabulary",
+        f"It proposes {config.draft_vocab} of {config.vocab} tokens; the others are left to the target.",
+    )
+
+
+def _maker(target: Candidate, head: HeadSide) -> Finding:
+    file = head.file
+    if file.fingerprint and target.fingerprint and file.fingerprint != target.fingerprint:
+        return Finding(
+            Level.WARN,
+            "target has changed",
+            f"{head.source.title} was trained on other weights of {file.base or 'its target'}, so it may be accepted "
+            "less. Train it again if it hardly pays.",
+        )
+    if file.fingerprint or short_name(file.base) == short_name(target.name):
+        return Finding(Level.OK, "made for this model")
+    if not file.base:
+        return Finding(Level.NOTE, "maker unknown", f"{head.source.title} does not say which model it was made for.")
+    return Finding(
+        Level.WARN,
+        "made for another model",
+        f"{head.source.title} was made for {file.base}; with {target.name} it may hardly be accepted.",
+    )
+
+
+def _rounding(target: Candidate, head: HeadSide) -> Finding | None:
+    if target.precision not in (Precision.NF4, Precision.INT8) or head.file.precision == target.precision:
+        return None
+    return Finding(
+        Level.NOTE,
+        "trained on other states",
+        f"{head.source.title} learnt from states in {head.file.precision or '16 bits'}; those of a target in "
+        f"{target.precision} differ a little, so it may be accepted less.",
+    )
+
+
+def _stretch(head: HeadSide) -> Finding | None:
+    rope = head.file.rope
+    if rope is None or rope.kind in STRETCHED:
+        return None
+    return Finding(
+        Level.WARN,
+        "unknown rotary positions",
+        f"{head.source.title} stretches positions in an unknown way ({rope.kind}); it may be accepted less.",
+    )
 
 
 def _same_model(target: Candidate, draft: Candidate) -> Finding | None:

@@ -28,16 +28,22 @@ class Mode(StrEnum):
 STARTER = "starter"
 """Name of the built-in pair."""
 
-METHODS = ("off", "lookup", "model", "mixed")
-"""Drafting methods; any other value of `draft` names a draft model (hub id, folder) and means mixed with it."""
+HEADS = ("medusa", "eagle", "mtp")
+"""Kinds of drafting heads: networks that read the target's own hidden states."""
+
+METHODS = ("off", "lookup", "model", "mixed", *HEADS)
+"""Drafting methods; any other value of `draft` names a draft model or a head (hub id, folder, name of a trained one)
+and means mixed with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
     """A target, a way of drafting and what they may use.
 
-    `draft`: "auto" takes the pair the catalog knows for the target (mixed), or lookup if it knows none.
-    `draft_model` is needed when `draft` is "model" or "mixed" and the catalog knows no pair.
+    `draft`: "auto" takes the pair the catalog knows for the target (mixed), else a head that was made for it (mixed),
+    else lookup. `draft_model` names a model or a head; without it, "model" and "mixed" take the known pair (mixed also
+    a head), and a kind of head takes the first of that kind made for the target. The target's own name stands for the
+    layers in its own files that predict further tokens (mtp).
     """
 
     model: str = STARTER
@@ -45,6 +51,7 @@ class LoadPlan:
     draft: str = "auto"
     draft_model: str = ""
     draft_precision: Precision = Precision.AUTO
+    """Of a draft model; a head is stored as its target is."""
     draft_head: int = 0
     """Tokens the draft model scores: the first so many of the vocabulary, which a BPE tokenizer learnt first and so
     sees most. 0: all. A smaller head drafts faster and proposes rare tokens never."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from localchat.errors import ModelError
 from localchat.models.folders import TensorInfo
-from localchat.models.memory import NF4_BLOCK
+from localchat.models.footprint import NF4_BLOCK
 from localchat.models.plan import Precision
 
 if TYPE_CHECKING:

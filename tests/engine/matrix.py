@@ -9,10 +9,11 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from localchat.engine.drafters import DRAFTERS, build
+from localchat.engine.drafters import DRAFTERS, Parts, build, suits
 from localchat.engine.target import Target
 from localchat.engine.types import Drafter, Sampling
 from tests.support.tiny import VOCABULARY, Generous, Perfect, RandomTree, generous, plain, tiny, write
+from tests.support.tiny_heads import KINDS, tiny_head, whimsical
 
 FILTERS = {"top_k": 20, "top_p": 0.9, "min_p": 0.02}
 PENALTIES = {"repetition_penalty": 1.2, "presence_penalty": 0.4, "frequency_penalty": 0.3}
@@ -59,19 +60,20 @@ def prompts(count: int, vocabulary: int = VOCABULARY, longest: int = 60) -> list
     return found
 
 
-def drafters(
-    draft: Target, answer: Sequence[int], seed: int, kept: dict[str, Drafter]
-) -> Iterator[tuple[str, Drafter]]:
-    """Every drafter of the table, an adversary and an oracle."""
+def drafters(parts: Parts, answer: Sequence[int], seed: int, kept: dict[str, Drafter]) -> Iterator[tuple[str, Drafter]]:
+    """Every drafter that can be made of these parts, an adversary and an oracle."""
     for name in DRAFTERS:
-        yield name, kept.setdefault(name, build(name, draft))
+        if suits(name, parts):
+            if name not in kept:
+                kept[name] = build(name, parts)
+            yield name, kept[name]
     yield "random tree", RandomTree(seed, answer)
     yield "perfect", Perfect(answer)
 
 
 def compare(
     target: Target,
-    draft: Target,
+    parts: Parts,
     texts: Sequence[Sequence[int]],
     seeds: Sequence[int],
     tokens: int,
@@ -87,7 +89,7 @@ def compare(
             for prompt in texts:
                 answer, rounds = write(target, plain(), prompt, rule, tokens)
                 margins = [round_.margin for round_ in rounds]
-                for name, drafter in drafters(draft, answer, seed, kept):
+                for name, drafter in drafters(parts, answer, seed, kept):
                     reply, seen = write(target, drafter, prompt, rule, tokens, governor(target.fixed_width))
                     count.replies += 1
                     count.accepted += sum(r.accepted for r in seen)
@@ -117,14 +119,21 @@ def subject(kind: str) -> tuple[Target, Target, list[list[int]]]:
 
 
 def main() -> None:
-    """The whole matrix in float64: 20 prompts, 5 seeds where there is chance, every setting and drafter."""
+    """The whole matrix in float64: 20 prompts, some seeds where there is chance, every setting, drafter and head."""
     import sys
 
     for kind in sys.argv[1:] or ("llama", "qwen3", "gemma3", "starter"):
         target, draft, texts = subject(kind)
-        found = compare(target, draft, texts, range(5), 24)
-        differ = len(found.differences)
-        print(f"{kind}: {found.replies} replies, {found.accepted} drafted tokens accepted, {differ} differ", flush=True)
+        say(f"{kind}, draft model", compare(target, Parts(target, draft), texts, range(5), 24))
+        for head in KINDS:
+            parts = Parts(target, head=tiny_head(head, target.model))
+            say(f"{kind}, random {head}", compare(target, parts, texts, range(2), 24, governor=whimsical))
+
+
+def say(what: str, found: Count) -> None:
+    """One line of a matrix."""
+    differ = len(found.differences)
+    print(f"{what}: {found.replies} replies, {found.accepted} drafted tokens accepted, {differ} differ", flush=True)
 
 
 if __name__ == "__main__":

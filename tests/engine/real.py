@@ -14,6 +14,7 @@ import torch
 
 from localchat.chat.conversation import Conversation
 from localchat.chat.prompt import Prompt
+from localchat.engine.drafters import Parts
 from localchat.engine.target import Target
 from localchat.engine.types import Sampling
 from localchat.models.loader import load
@@ -67,7 +68,7 @@ def run(name: str, precision: Precision, width: int, prompts: int, tokens: int, 
     def allow(fixed: int) -> Generous:
         return generous(8, fixed)
 
-    return compare(target, draft, texts, range(seeds), tokens, SETTINGS, allow)
+    return compare(target, Parts(target, draft), texts, range(seeds), tokens, SETTINGS, allow)
 
 
 def main() -> None:

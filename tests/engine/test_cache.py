@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from localchat.engine.cache import Cache
+from localchat.engine.drafters import Parts, build
 from localchat.engine.governor import Timings
+from localchat.engine.sizes import SPARE_ROWS, cache_rows
 from localchat.engine.target import Target
-from localchat.engine.types import ROOT, SPARE_ROWS, Draft, Sampling, cache_rows
+from localchat.engine.types import ROOT, Draft, Sampling
 from tests.engine.matrix import prompts
 from tests.support.tiny import WINDOW, Generous, RandomTree, generous, plain, tiny, write
 
@@ -60,6 +62,31 @@ def test_after_tree_rounds_the_cache_equals_a_fresh_prefill(kind: str) -> None:
     torch.testing.assert_close(logits, fresh_logits(kind, tokens), rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tree_written_by_several_forwards_equals_fresh_computations(kind: str) -> None:
+    """Guards drafting in one cache: rows see their own path alone, across forwards, padding and Gemma's window, and
+    what is settled of the tree is as good as read anew."""
+    source = random.Random(5)
+    model = Target(tiny(kind), 256)
+    text = [source.randrange(1, 60) for _ in range(WINDOW - 2)]
+    for size in (1, 3, 1):  # each time a tree grown, a path of it settled, and some tokens more
+        tokens = text + [source.randrange(1, 60) for _ in range(size)]
+        torch.testing.assert_close(model.root(tokens)[0], fresh_logits(kind, tokens), rtol=1e-9, atol=1e-9)
+        paths: list[list[int]] = []
+        for width in (2, 5, 1, 4):
+            above = [source.randrange(ROOT, len(paths)) for _ in range(width)]
+            ids = [source.randrange(1, 60) for _ in range(width)]
+            paths += [[*(paths[row] if row != ROOT else []), token] for row, token in zip(above, ids, strict=True)]
+            logits = model.level(torch.tensor(ids), above)
+            for row, path in zip(logits, paths[-width:], strict=True):
+                torch.testing.assert_close(row, fresh_logits(kind, tokens + path), rtol=1e-9, atol=1e-9)
+        longest = max(paths, key=len)
+        rows = [paths.index(longest[: size + 1]) for size in range(len(longest))]
+        model.settle(rows, longest)
+        text = tokens + longest
+        assert model.tokens == text
+
+
 def test_ring_keeps_what_a_rejection_needs() -> None:
     """Guards the ring exactly at its turn: a rejected row must never push out one still inside the window
     (transformers #48280, mlx-lm #1914)."""
@@ -82,7 +109,7 @@ def test_ring_keeps_what_a_rejection_needs() -> None:
 def test_a_turned_ring_starts_over_rather_than_lie() -> None:
     """Guards going back further than a ring remembers: nothing is kept, so the prompt is computed again."""
     cache = Cache([WINDOW, None], 4096, 1, torch.float32, torch.device("cpu"))
-    cache.begin(WINDOW + SPARE_ROWS + 100, (), fixed_read=False)
+    cache.begin(WINDOW + SPARE_ROWS + 100)
     cache.advance(WINDOW + SPARE_ROWS + 100)
     assert cache.truncate(cache.length - 10) > 0, "a short way back is inside the ring"
     assert cache.truncate(50) == 0
@@ -91,9 +118,7 @@ def test_a_turned_ring_starts_over_rather_than_lie() -> None:
 def test_second_turn_computes_the_new_tokens_only() -> None:
     """Guards prefix reuse for target and draft: turn two prefills what is new, and its text is that of a fresh run."""
     target, draft = Target(tiny("llama"), 512), Target(tiny("llama", seed=1, layers=1), 512)
-    from localchat.engine.drafters import build
-
-    drafter = build("model", draft)
+    drafter = build("model", Parts(draft=draft))
     first = prompts(1)[0]
     reply, _ = write(target, drafter, first, Sampling(seed=2), 30)
     second = [*first, *reply, 3, 4, 5, 6]
@@ -110,9 +135,7 @@ def test_second_turn_computes_the_new_tokens_only() -> None:
 def test_stopping_at_any_round_leaves_a_valid_cache(rounds: int) -> None:
     """Guards the consumer that walks away: another reply then equals one of a fresh process."""
     target, draft = Target(tiny("gemma3"), 512), Target(tiny("llama", seed=1, layers=1), 512)
-    from localchat.engine.drafters import build
-
-    kept = {name: build(name, draft) for name in ("lookup", "model", "mixed")}
+    kept = {name: build(name, Parts(draft=draft)) for name in ("lookup", "model", "mixed")}
     one, two = prompts(2)
     for name, drafter in kept.items():
         for following in (two, one, [*one, 8, 9]):
@@ -156,14 +179,12 @@ def test_exact_mode_never_reads_past_its_bucket() -> None:
 
 def test_a_reduced_draft_head_scores_as_the_full_one() -> None:
     """Guards the reduced head: same logits for the tokens it keeps, banned ids left out, and still no other text."""
-    from localchat.engine.drafters import build
-
     full, small = (Target(tiny("llama", seed=1, layers=1), 256, banned=(5,)) for _ in range(2))
     small.reduce_head(range(20))
     assert small.head_ids is not None
     assert 5 not in small.head_ids.tolist()
-    torch.testing.assert_close(small.extend([1, 2, 3]), full.extend([1, 2, 3])[small.head_ids])
+    torch.testing.assert_close(small.root([1, 2, 3]), full.root([1, 2, 3])[:, small.head_ids])
     target = Target(tiny("llama"), 256)
     answer, _ = write(target, plain(), [1, 2, 3], Sampling(seed=3), 40)
-    reply, _ = write(target, build("model", small), [1, 2, 3], Sampling(seed=3), 40)
+    reply, _ = write(target, build("model", Parts(draft=small)), [1, 2, 3], Sampling(seed=3), 40)
     assert reply == answer

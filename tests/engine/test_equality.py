@@ -6,37 +6,48 @@ import pytest
 
 from localchat.engine import generate as loop
 from localchat.engine.cache import Cache
+from localchat.engine.drafters import Parts
 from localchat.engine.sampling import Picker
-from localchat.engine.target import Target
-from localchat.engine.types import Sampling, Verdict
+from localchat.engine.target import Output, Target
+from localchat.engine.types import Draft, Sampling, Verdict
 from tests.engine.matrix import SETTINGS, compare, prompts
 from tests.support.tiny import tiny
 
 KINDS = ("llama", "qwen3", "gemma3")
 
 
-def pair(kind: str) -> tuple[Target, Target]:
+def pair(kind: str) -> tuple[Target, Parts]:
     """A target and an unrelated draft model, both tiny and random."""
-    return Target(tiny(kind), 256), Target(tiny("llama", seed=1, layers=1), 256)
+    target = Target(tiny(kind), 256)
+    return target, Parts(target, Target(tiny("llama", seed=1, layers=1), 256))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("setting", range(len(SETTINGS)))
 def test_every_drafter_writes_what_plain_decoding_writes(kind: str, setting: int) -> None:
     """Guards losslessness in float64, where rounding cannot be blamed; prompts and replies cross Gemma's window."""
-    target, draft = pair(kind)
-    found = compare(target, draft, prompts(6), range(2), 24, SETTINGS[setting : setting + 1])
+    target, parts = pair(kind)
+    found = compare(target, parts, prompts(6), range(2), 24, SETTINGS[setting : setting + 1])
     assert found.differences == ()
     assert found.accepted > 0, "nothing was accepted, so nothing was tested"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_exact_mode_in_float64(kind: str) -> None:
-    """Guards the padding rows of exact mode and its rule never to cross a cache bucket."""
-    target, draft = pair(kind)
+def test_exact_mode_in_float64(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the padding rows of exact mode, its rule never to cross a cache bucket, and that it verifies chains only:
+    no drafter makes a branch there but the adversary, and of its drafts the trunk is taken."""
+    target, parts = pair(kind)
     target.fixed_width = 6
-    found = compare(target, draft, prompts(3, longest=250), range(1), 30, SETTINGS[2:4])
+    forward, branched = Target.forward, []
+
+    def watched(self: Target, token: int, draft: Draft) -> Output:
+        branched.append(not draft.is_chain)
+        return forward(self, token, draft)
+
+    monkeypatch.setattr(Target, "forward", watched)
+    found = compare(target, parts, prompts(3, longest=250), range(1), 30, SETTINGS[2:4])
     assert found.differences == ()
+    assert not any(branched)
 
 
 def _lossy(tokens: object, parents: object, picks: object) -> Verdict:
@@ -63,7 +74,7 @@ def test_a_cache_that_forgets_to_roll_back_is_caught(monkeypatch: pytest.MonkeyP
     """Keeping the first rows instead of the accepted ones must fail the suite (a tree's branch is then lost)."""
 
     def forgetful(self: Cache, path: tuple[int, ...]) -> None:
-        self.length += 1 + len(path)
+        self.length += len(path)
 
     monkeypatch.setattr(Cache, "keep", forgetful)
     found = compare(*pair("llama"), prompts(2), range(1), 24, SETTINGS[:1])

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from localchat.engine import generate as loop
-from localchat.engine.drafters import build
+from localchat.engine.drafters import Parts, build
 from localchat.engine.governor import Governor, Timings
+from localchat.engine.head_config import FINAL
 from localchat.engine.target import Target
 from localchat.engine.types import NO_DRAFT, ROOT, Draft, GenerationStats, Pick, Room, Sampling, StopReason
 from localchat.errors import GenerationError
@@ -129,6 +130,19 @@ def test_a_poisoned_guess_does_not_end_a_reply() -> None:
     assert not any(r.drafted for r in rounds), "the poisoned drafts were dropped"
 
 
+@pytest.mark.parametrize("rule", [Sampling(temperature=0.0), Sampling(seed=2, top_p=0.9), Sampling(seed=2, top_k=5)])
+def test_a_draft_model_of_no_numbers_does_not_end_a_reply(target: Target, rule: Sampling) -> None:
+    """Guards replies against a damaged draft model: what comes of it is verified like any guess, and then parked."""
+    model = tiny("llama", seed=1, layers=1)
+    model.lm_head.weight.fill_(float("nan"))
+    answer, _ = write(target, plain(), [1, 2, 3], rule, 60)
+    for governor in (generous(), Governor(Timings(((1, 1.0), (32, 1.5)), (("model", 0.1),)), 32)):
+        drafter = build("model", Parts(draft=Target(model, 256)))
+        reply, rounds = write(target, drafter, [1, 2, 3], rule, 60, governor)
+        assert reply == answer
+    assert sum(round_.drafted for round_ in rounds) < 10
+
+
 def test_a_fully_accepted_branch_earns_a_bonus() -> None:
     """Guards the words: the token after a whole accepted path is a bonus, however long the other branches are."""
     draft = Draft(torch.tensor([1, 2, 3, 4]), (ROOT, 0, 1, ROOT), "x", (0,) * 4)
@@ -142,7 +156,7 @@ def test_a_smaller_draft_vocabulary_still_drafts(target: Target) -> None:
     draft = Target(tiny("llama", seed=1, layers=1), 256, vocabulary=50)
     for rule in (Sampling(seed=1), Sampling(temperature=0.0, presence_penalty=0.5), Sampling(seed=2, top_k=5)):
         answer, _ = write(target, plain(), [1, 2, 3], rule, 20)
-        reply, rounds = write(target, build("model", draft), [1, 2, 3], rule, 20)
+        reply, rounds = write(target, build("model", Parts(draft=draft)), [1, 2, 3], rule, 20)
         assert reply == answer
         assert any(r.drafted for r in rounds)
 
@@ -161,13 +175,14 @@ def test_a_parked_draft_model_is_tried_again(target: Target) -> None:
     """Guards parking through the drafter itself: what it must read first may not keep it out for good."""
     costs = Timings(((1, 1.0), (32, 1.2)), (("model", 0.3),), (("model", 0.01),))
     draft = Target(tiny("qwen3", seed=9, layers=1), 1024)
-    _, rounds = write(target, build("model", draft), [1, 2, 3], Sampling(seed=3), 800, Governor(costs, 8))
+    _, rounds = write(target, build("model", Parts(draft=draft)), [1, 2, 3], Sampling(seed=3), 800, Governor(costs, 8))
     assert any(r.drafted for r in rounds[200:])
 
 
 def test_taps_are_the_accepted_rows(target: Target) -> None:
     """Guards tapped hidden states: of accepted rows only, and equal to a fresh computation."""
-    tapping = Target(tiny("llama"), 256, taps=(-1, 0))
+    tapping = Target(tiny("llama"), 256)
+    tapping.tap((FINAL, 0), 5)
     prompt = prompts(1)[0]
     for _ in tapping.prefill(prompt):
         pass
@@ -176,8 +191,8 @@ def test_taps_are_the_accepted_rows(target: Target) -> None:
     with torch.inference_mode():
         reference = tiny("llama").model
         hidden = reference(input_ids=torch.tensor([prompt]), use_cache=False, output_hidden_states=True).hidden_states
-    torch.testing.assert_close(tapped.layers[0], hidden[1][0])
-    torch.testing.assert_close(reference.norm(tapped.layers[1]), hidden[2][0])
+    torch.testing.assert_close(tapped.layers[0], hidden[2][0, -5:])
+    torch.testing.assert_close(tapped.layers[1], hidden[1][0, -5:])
 
 
 def test_the_loop_fits_on_a_screen() -> None:

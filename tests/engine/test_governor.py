@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 
 from localchat.engine.governor import Governor, Timings
-from localchat.engine.types import NO_DRAFT, ROOT, WIDTHS, Draft, Verdict
+from localchat.engine.sizes import WIDTHS
+from localchat.engine.sureness import sureness
+from localchat.engine.types import NO_DRAFT, ROOT, Draft, Verdict
 
 FLAT = Timings(tuple((width, 1.0 + 0.013 * (width - 1)) for width in WIDTHS), (("model", 0.1),), (("model", 0.02),))
 
@@ -24,6 +27,16 @@ def chain(size: int, source: str = "model") -> Draft:
     return Draft(Ids(range(size)), tuple(range(ROOT, size - 1)), source, tuple(range(size)))  # type: ignore[arg-type]
 
 
+def grown(governor: Governor, source: str = "model") -> Draft:
+    """The chain that a network would grow which never says how sure it is."""
+    size = 0
+    weighed = governor.weigh(source, (), (), 0)
+    while weighed.deeper:
+        size += 1
+        weighed = governor.weigh(source, range(ROOT, size - 1), range(size), size)
+    return replace(chain(len(weighed.keep), source), steps=size)
+
+
 def play(
     governor: Governor, rounds: int, acceptance: float, seed: int = 0, source: str = "model"
 ) -> tuple[float, list[int]]:
@@ -32,17 +45,17 @@ def play(
     tokens, seconds, depths = 0, 0.0, []
     for _ in range(rounds):
         governor.open(100)
-        depth = governor.depth(source, range(governor.limit))
-        draft = chain(depth, source)
+        draft = grown(governor, source)
+        depth = len(draft)
         governor.decide(draft)
         hits = 0
         while hits < depth and luck.random() < acceptance:
             hits += 1
         cost = FLAT.seconds(depth + 1)
         verdict = Verdict(tuple(range(hits)), (0,) * (hits + 1))
-        governor.learn(draft, verdict, 0.1 * depth, cost)
+        governor.learn(draft, verdict, 0.1 * draft.steps, cost)
         tokens += hits + 1
-        seconds += cost + 0.1 * depth
+        seconds += cost + 0.1 * draft.steps
         depths.append(depth)
     return tokens / seconds, depths
 
@@ -82,10 +95,10 @@ def test_a_noisy_machine_does_not_park_a_good_drafter() -> None:
     play(governor, 50, 0.8)
     for _ in range(100):
         governor.open(100)
-        depth = governor.depth("model", range(governor.limit))
-        governor.decide(chain(depth))
-        governor.learn(chain(depth), Verdict((0,), (0, 0)) if depth else Verdict((), (0,)), 0.3, 3.0)
-    assert depth > 0
+        draft = grown(governor)
+        governor.decide(draft)
+        governor.learn(draft, Verdict((0,), (0, 0)) if draft else Verdict((), (0,)), 0.3, 3.0)
+    assert draft
     assert 1 / governor.plain_seconds < 0.6
 
 
@@ -95,7 +108,7 @@ def test_a_kernel_cliff_is_not_crossed() -> None:
     governor = Governor(cliff, 32)
     governor.trust({"model": (0.8,)})
     governor.open(100)
-    assert 1 <= governor.depth("model", range(31)) <= 4
+    assert 1 <= len(grown(governor)) <= 4
 
 
 def test_a_wait_is_repaid_before_it_is_spent() -> None:
@@ -118,19 +131,81 @@ def test_reasons_are_in_words() -> None:
     governor = Governor(FLAT, 32)
     play(governor, 100, 0.0)
     governor.open(100)
-    depth = governor.depth("model", range(31))
-    decision = governor.decide(chain(depth))
-    assert decision.parked == (depth == 0)
+    draft = grown(governor)
+    decision = governor.decide(draft)
+    assert decision.parked == (not draft)
     assert "pays above" in decision.reason or "trying again" in decision.reason
 
 
-def test_a_branch_is_added_only_where_it_pays() -> None:
+def test_a_branch_is_kept_only_where_it_pays() -> None:
     """Guards trees: a second continuation is worth rows when the first is doubtful, and not when it is certain."""
-    governor = Governor(FLAT, 32)
-    governor.trust({"lookup": (0.5, 0.5, 0.95)})
+    costs = Timings(tuple((width, 1.0 + 0.05 * (width - 1)) for width in range(1, 33)))
+    governor = Governor(costs, 32)
+    governor.trust({"lookup": (0.5, 0.95, 0.3, 0.02)})
     governor.open(100)
-    assert governor.branch("lookup", [1, 1], [0, 0]) > 0
-    assert governor.branch("lookup", [2] * 4, [0, 0]) == 0
+    parents = (ROOT, 0, 1, ROOT, 3)
+    assert governor.weigh("lookup", parents, (0, 0, 0, 2, 0), 0).keep == (0, 1, 2, 3, 4)
+    assert governor.weigh("lookup", parents, (1, 1, 1, 3, 1), 0).keep == (0, 1, 2)
+
+
+def test_siblings_exclude_each_other() -> None:
+    """Guards expected tokens: rates of siblings that add up to more than 1 are taken as shares of 1."""
+    governor = Governor(FLAT, 32)
+    governor.trust({"lookup": (0.8,)})
+    governor.open(100)
+    two = Draft(Ids(range(3)), (ROOT, ROOT, 1), "lookup", (0, 0, 0))  # type: ignore[arg-type]
+    assert governor.decide(two).expected_tokens == pytest.approx(1 + 0.5 + 0.5 + 0.5 * 0.8)
+
+
+def test_what_a_network_is_sure_of_is_learnt_by_class_and_by_level() -> None:
+    """Guards both uses of a verdict: how good such nodes are, and how far drafts of this source go."""
+    governor, sure, unsure = Governor(FLAT, 32), sureness(0.95), sureness(0.3)
+    draft = Draft(Ids(range(3)), (ROOT, ROOT, 0), "model", (sure, unsure, sure), 2)  # type: ignore[arg-type]
+    for _ in range(60):
+        governor.open(100)
+        governor.learn(draft, Verdict((0,), (0, 0)), 0.2, 1.0)
+    rate = governor._acceptance.rate
+    assert rate("model", sure) == pytest.approx(0.5, abs=0.05), "one of the two that were asked"
+    assert rate("model", unsure) < 0.1
+    assert rate("model", 0) > 0.9, "some node of the first level was right"
+    assert rate("model", 1) < 0.1
+
+
+def test_a_source_that_finds_nothing_worth_a_row_is_parked() -> None:
+    """Guards plain speed: drafts that come to nothing are never verified, and yet must count as failures."""
+    governor, steps = Governor(FLAT, 32), 0
+    for _ in range(200):
+        governor.open(100)
+        if governor.weigh("model", (), (), 0).deeper:
+            steps += 1
+            weighed = governor.weigh("model", (ROOT,), (sureness(0.001),), 1)
+            if not weighed.keep:
+                assert "unsure" in governor.decide(NO_DRAFT).reason
+        governor.learn(NO_DRAFT, Verdict((), (0,)), 0.1, 1.0)
+    assert 2 <= steps <= 20
+
+
+def test_a_probe_is_one_node() -> None:
+    """Guards the price of trying again: a parked source gets one row, its likeliest, and one step."""
+    governor, kinds = Governor(FLAT, 32), (sureness(0.1), sureness(0.6))
+    play(governor, 100, 0.0)
+    for _ in range(600):
+        governor.open(100)
+        if governor.weigh("model", (), (), 0).deeper:
+            break
+    assert governor.weigh("model", (ROOT, ROOT), kinds, 1) == ((1,), False)
+
+
+def test_value_counts_a_step_per_level() -> None:
+    """Guards competing sources: what is not drafted yet costs its steps, level by level; asking changes nothing."""
+    governor = Governor(FLAT, 32)
+    governor.trust({"model": (0.5, 0.01), "lookup": (0.5, 0.01)})
+    governor.open(100)
+    paid = governor.value("model", (ROOT, 0), (0, 1), None)
+    free = governor.value("lookup", (ROOT, 0), (0, 1), 0)
+    assert paid == pytest.approx(1.5 / (FLAT.seconds(2) + 0.1))
+    assert free == pytest.approx(1.5 / FLAT.seconds(2))
+    assert governor.decide(NO_DRAFT).reason == "nothing to draft"
 
 
 def test_costs_are_those_of_the_padded_width() -> None:
@@ -149,21 +224,21 @@ def test_a_useless_drafter_costs_short_replies_little(cost: float, length: int) 
         governor.begin_reply()
         for _ in range(length):
             governor.open(100)
-            depth = governor.depth("model", range(governor.limit))
-            governor.decide(chain(depth))
-            governor.learn(chain(depth), Verdict((), (0,)), cost * depth, FLAT.seconds(depth + 1))
-            seconds += FLAT.seconds(depth + 1) + cost * depth
+            draft = grown(governor)
+            governor.decide(draft)
+            governor.learn(draft, Verdict((), (0,)), cost * draft.steps, FLAT.seconds(len(draft) + 1))
+            seconds += FLAT.seconds(len(draft) + 1) + cost * draft.steps
     assert 40 * length / seconds >= 0.96
 
 
 def test_a_promise_counts_the_branch() -> None:
     """Guards predicted speed: a branch adds what it earns when the main chain fails, not a longer chain."""
     governor = Governor(FLAT, 32)
-    governor.trust({"lookup": (0.5,)})
+    governor.trust({"lookup": (0.5, 0.3)})
     governor.open(100)
-    both = Draft(Ids(range(4)), (ROOT, 0, ROOT, 2), "lookup", (0, 0, 0, 0))  # type: ignore[arg-type]
-    main = 1 + 0.5 + 0.25
-    assert governor.decide(both).expected_tokens == pytest.approx(main + 0.5 * (main - 1))
+    both = Draft(Ids(range(4)), (ROOT, 0, ROOT, 2), "lookup", (0, 0, 1, 0))  # type: ignore[arg-type]
+    assert governor.decide(both).expected_tokens == pytest.approx(1 + 0.5 + 0.25 + 0.3 + 0.15)
+    assert governor.decide(both).reason == "lookup, 4 tokens 2 deep"
 
 
 def test_switched_off_means_no_room() -> None:
@@ -171,9 +246,9 @@ def test_switched_off_means_no_room() -> None:
     governor = Governor(FLAT, 32)
     governor.allowed = False
     governor.open(100)
-    assert governor.limit == governor.depth("model", range(governor.limit)) == 0
+    assert governor.limit == len(grown(governor)) == 0
     decision = governor.decide(NO_DRAFT)
     assert (decision.parked, decision.reason) == (False, "switched off")
     governor.allowed = True
     governor.open(100)
-    assert governor.depth("model", range(governor.limit)) > 0
+    assert grown(governor)

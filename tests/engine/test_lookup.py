@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 
 from localchat.engine.drafters import lookup
 from localchat.engine.drafters.lookup import Automaton, Lookup, grades
-from localchat.engine.types import Pick, Verdict
-from tests.support.tiny import generous
+from localchat.engine.governor import Timings
+from localchat.engine.tree import ancestors
+from localchat.engine.types import Pick, Verdict, Weighed
+from tests.support.tiny import Generous, generous
 
 PICK: Pick = None  # type: ignore[assignment]  # a copy asks nobody
 
@@ -94,6 +97,54 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         drafter.start(prompt, None)
         assert len(drafter._memory.text) <= 500
         assert list(drafter._memory.text)[-90:] == prompt
+
+
+class Everything(Generous):
+    """Keeps every node, however many."""
+
+    def weigh(self, source: str, parents: Sequence[int], classes: Sequence[int], steps: int) -> Weighed:
+        return Weighed(tuple(range(len(parents))), deeper=False)
+
+
+def test_several_matches_become_one_trie() -> None:
+    """Guards merged matches: agreeing parts are drafted once, each differing one is a branch where it differs."""
+    drafter, room = Lookup(), Everything(Timings(), 6)
+    # After 1 2 3 came 4 5 6 0 3, after 2 3 last came 4 7 9 0, after 3 before that 8 9 0 2.
+    drafter.start([1, 2, 3, 4, 5, 6, 0, 3, 8, 9, 0, 2, 3, 4, 7, 9, 0, 5, 1, 2, 3], None)
+    room.open(31)
+    draft = drafter.propose([], PICK, room)
+    assert draft.ids is not None
+    paths = [tuple(int(draft.ids[at]) for at in ancestors(draft.parents, node)) for node in range(len(draft))]
+    assert paths[:5] == [(4, 5, 6, 0, 3)[:size] for size in range(1, 6)], "the longest match comes first"
+    assert paths[5:8] == [(4, 7), (4, 7, 9), (4, 7, 9, 0)], "what is shared is there once"
+    assert paths[8:] == [(8, 9, 0, 2)[:size] for size in range(1, 5)]
+    assert draft.classes[5] == 16 + draft.classes[1], "a branch is judged by what it stands beside"
+    assert draft.classes[8] == 16 + draft.classes[0]
+
+
+def test_where_only_chains_can_be_verified_the_best_match_is_copied_alone() -> None:
+    """Guards exact mode."""
+    drafter, room = Lookup(), generous(fixed_width=16)
+    drafter.start([1, 2, 3, 4, 5, 6, 0, 3, 8, 9, 0, 2, 3, 4, 7, 9, 0, 5, 1, 2, 3], None)
+    room.open(31)
+    draft = drafter.propose([], PICK, room)
+    assert len(draft) > 3
+    assert draft.is_chain
+
+
+def test_a_copy_is_followed_into_its_branch() -> None:
+    """Guards what is remembered of an accepted branch: the copy goes on where the branch was taken from."""
+    drafter, room = Lookup(), generous(32)
+    text = [1, 2, 3, 4, 5, 6, 0, 2, 3, 7, 8, 9, 10, 11, 12, 0, 5, 1, 2, 3]
+    drafter.start(text, None)
+    room.open(31)
+    draft = drafter.propose([], PICK, room)
+    assert draft.ids is not None
+    seven = draft.ids.tolist().index(7)
+    drafter.learn([*text, 7, 99], Verdict((seven,), (7, 99)), None)
+    draft = drafter.propose([], PICK, room)
+    assert draft.ids is not None
+    assert draft.ids.tolist()[:3] == [9, 10, 11]
 
 
 def test_grades_grow_with_the_match() -> None:

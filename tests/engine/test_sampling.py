@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from localchat.engine.sampling import Picker, noise
+from localchat.engine.sureness import SURE, middle, sureness
 from localchat.engine.types import NO_DRAFT, ROOT, Draft, Sampling
 
 CPU = torch.device("cpu")
@@ -153,11 +154,54 @@ def test_drafter_and_target_pick_alike() -> None:
     rule = Sampling(temperature=1.0, seed=9, repetition_penalty=1.3, presence_penalty=0.5)
     logits = torch.randn(5, 40, generator=torch.Generator().manual_seed(2))
     picker = Picker(rule, [3, 4], 40, CPU)
-    ids: list[Tensor] = []
-    for row in logits:
-        ids.append(picker.one(row, ids))
-    draft = Draft(torch.stack(ids[:4]), tuple(range(ROOT, 3)), "x", (0,) * 4)
-    assert picker.rows(logits, draft)[0].tolist() == torch.stack(ids).tolist()
+    path = torch.empty((1, 0), dtype=torch.int64)
+    for depth, row in enumerate(logits):
+        best = picker.best(row[None], depth, path, 3)
+        assert (best.chances[0].diff() <= 0).all(), "the best comes first"
+        path = torch.cat((path, best.ids[:, :1]), dim=1)
+    draft = Draft(path[0, :4], tuple(range(ROOT, 3)), "x", (0,) * 4)
+    assert picker.rows(logits, draft)[0].tolist() == path[0].tolist()
+
+
+def test_siblings_share_the_noise_of_their_position() -> None:
+    """Guards trees: rows of one depth with equal logits choose alike, other depths differently, and the second best is
+    what the target picks where the best is impossible."""
+    rule = Sampling(temperature=1.0, seed=2)
+    logits = torch.randn(1, 5000, generator=torch.Generator().manual_seed(6)).repeat(2, 1)
+    picker, paths = Picker(rule, [1, 2], 5000, CPU), torch.tensor([[7], [8]])
+    ids, chances = picker.best(logits, 1, paths, 4)
+    assert ids[0].tolist() == ids[1].tolist()
+    assert ids[0].tolist() != picker.best(logits, 2, paths, 4).ids[0].tolist()
+    without = logits.scatter(1, ids[:, :1], -math.inf)
+    assert picker.best(without, 1, paths, 1).ids.tolist() == ids[:, 1:2].tolist()
+    assert ((chances > 0) & (chances < 1)).all()
+
+
+def test_penalties_see_the_hypothetical_path_of_each_row() -> None:
+    """Guards trees under penalties: a token on a row's own path is penalised there and nowhere else."""
+    picker = Picker(Sampling(temperature=0.0, frequency_penalty=1.0), [0], 4, CPU)
+    logits = torch.tensor([[0.05, 1.0, 0.9, -5.0]]).repeat(3, 1)
+    best = picker.best(logits, 2, torch.tensor([[1, 3], [2, 3], [1, 2]]), 2)
+    assert best.ids[:, 0].tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "rule", [Sampling(temperature=0.0), Sampling(top_k=5, top_p=0.9), Sampling(presence_penalty=1)]
+)
+def test_values_that_are_not_numbers_are_chosen_from_without_failing(rule: Sampling) -> None:
+    """Guards replies against a damaged drafter: there are tokens, of the vocabulary, and no chance that is one."""
+    logits = torch.full((2, 50_000), math.nan)
+    ids, chances = Picker(rule, [1], 50_000, CPU).best(logits, 0, torch.empty((2, 0), dtype=torch.int64), 3)
+    assert ((ids >= 0) & (ids < 50_000)).all()
+    assert {sureness(chance) for chance in chances.flatten().tolist()} == {SURE}
+
+
+def test_sureness_has_a_class_for_every_chance() -> None:
+    """Guards the classes: in order, the middle of each inside it, both ends included."""
+    kinds = [sureness(chance / 1000) for chance in range(1001)]
+    assert kinds == sorted(kinds)
+    assert kinds[0] == SURE
+    assert all(sureness(middle(kind)) == kind for kind in set(kinds))
 
 
 def test_a_reduced_head_picks_among_its_tokens() -> None:
@@ -168,7 +212,11 @@ def test_a_reduced_head_picks_among_its_tokens() -> None:
     masked = torch.full_like(logits, -math.inf)
     masked[some] = logits[some]
     picker = Picker(rule, [1], 40, CPU)
-    assert int(picker.one(logits[some], [], some)) == int(picker.one(masked, []))
+    nothing = torch.empty((1, 0), dtype=torch.int64)
+    few, all_ = picker.best(logits[None, some], 0, nothing, 3, some), picker.best(masked[None], 0, nothing, 3)
+    assert few.ids.tolist() == all_.ids.tolist()
+    torch.testing.assert_close(few.chances, all_.chances)
+    assert float(few.chances.sum()) == pytest.approx(1.0), "three tokens, and one of them it is"
 
 
 @pytest.mark.parametrize(

@@ -112,16 +112,16 @@ def test_model_without_a_stated_limit() -> None:
 )
 def test_drafting(plan: LoadPlan, method: str, source: str) -> None:
     """Guards the meaning of every value of `draft`."""
-    chosen, found = drafting(plan)
+    chosen, found = drafting(plan, BIG if plan.model == "unknown" else inspect(find_model("starter")))
     assert (chosen, found.name if found else "") == (method, source)
 
 
 def test_a_draft_model_that_is_not_here() -> None:
     """Guards against silently drafting otherwise than asked."""
     with pytest.raises(ModelError, match="No draft model"):
-        drafting(LoadPlan(model="unknown", draft="model"))
+        drafting(LoadPlan(model="unknown", draft="model"), BIG)
     with pytest.raises(ModelError, match="not on this machine"):
-        drafting(LoadPlan(draft="nobody/nothing"))
+        drafting(LoadPlan(draft="nobody/nothing"), BIG)
 
 
 def test_inspect_reads_the_built_in_pair() -> None:

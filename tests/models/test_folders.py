@@ -14,7 +14,6 @@ from localchat.errors import ModelError
 from localchat.models.folders import (
     cached_models,
     check_folder,
-    check_gguf,
     eos_ids,
     find_model,
     fingerprint,
@@ -24,6 +23,7 @@ from localchat.models.folders import (
     tensors,
     token_texts,
 )
+from localchat.models.gguf import check_gguf
 from localchat.models.memory import Shape
 from tests.support.models import bare_folder, write_safetensors
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from localchat.errors import ModelError
-from localchat.models import loader
+from localchat.models import gguf
 from localchat.models.choice import inspect
 from localchat.models.folders import find_model
 from localchat.models.loader import LoadedModels, load
@@ -307,7 +307,7 @@ def test_gguf_on_a_full_disk(home: Path, tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(errno.ENOSPC, "No space left on device")
 
     file = write_gguf(tmp_path / "tiny.gguf")
-    monkeypatch.setattr(loader, "_convert", full)
+    monkeypatch.setattr(gguf, "_convert", full)
     with pytest.raises(ModelError, match="disk is full"):
         run(file)
     assert converted(home) == []

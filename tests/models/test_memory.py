@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from localchat.engine.types import SPARE_ROWS
+from localchat.engine.sizes import SPARE_ROWS
 from localchat.models.catalog import spec_for
 from localchat.models.memory import GIB, Request, Shape, cheaper, default_reserve, gib, plan_memory
 from localchat.models.plan import Precision

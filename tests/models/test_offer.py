@@ -8,20 +8,22 @@ from time import perf_counter
 
 import pytest
 
-from localchat.engine.types import MAX_WIDTH
+from localchat.engine.sizes import MAX_WIDTH
 from localchat.models import offer
 from localchat.models.beginning import beginnings, suggested
 from localchat.models.catalog import spec_for
 from localchat.models.choice import Side, settle
 from localchat.models.devices import Machine
-from localchat.models.folders import Source, TensorInfo
+from localchat.models.folders import Source, TensorInfo, find_model
 from localchat.models.memory import GIB
 from localchat.models.offer import Key, Row, Stock, concrete, estimate, fit_for_me, rows, same, smaller
-from localchat.models.pace import guess
+from localchat.models.pace import gain, guess
+from localchat.models.pairing import best_depth
 from localchat.models.plan import LoadPlan, Mode, Precision
-from localchat.models.stock import Found, Partner, find, partners
+from localchat.models.stock import Found, Part, Partner, find, partners, parts, with_heads
 from tests.support.models import bare_folder
 from tests.support.shelf import stock_hub
+from tests.support.shelf_heads import put_head
 
 BIG = "Qwen/Qwen3-8B"
 GPUS = {8: "NVIDIA GeForce RTX 4060", 12: "NVIDIA GeForce RTX 3060", 24: "NVIDIA GeForce RTX 4090", 48: "NVIDIA L40S"}
@@ -244,3 +246,96 @@ def test_what_to_begin_with(gib: int, best: str) -> None:
     assert suggested(items[:1]) == 0
     slow = beginnings(Machine("cpu", "cpu", 6 * GIB, 8 * GIB), Found(sides))
     assert slow[suggested(slow)].label == SMALL.rsplit("/", 1)[-1]
+
+
+def test_gain_is_the_best_of_all_draft_lengths() -> None:
+    """Guards predictions of heads: falling acceptance ends the draft, one step for all places is cheaper, none is 1."""
+    assert gain((0.7,) * 16, 0.1) == pytest.approx(best_depth(0.7, 0.1)[1])
+    assert gain((0.7, 0.1, 0.0), 0.1) == pytest.approx(1.7 / 1.13)
+    assert gain((0.7, 0.6), 0.2, at_once=True) == pytest.approx((1 + 0.7 + 0.42) / (1 + 0.2 + 0.06))
+    assert gain((0.1,), 0.5) == gain((), 0.1) == 1.0
+
+
+@pytest.fixture
+def headed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Qwen3-8B and its draft model in a hub cache, and an empty home for heads; returns the folder of the heads."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("LOCALCHAT_HOME", str(tmp_path / "home"))
+    stock_hub(tmp_path / "hub", BIG, SMALL)
+    return tmp_path / "home" / "data" / "heads"
+
+
+def test_heads_are_partners(headed: Path) -> None:
+    """Guards the drafting row: heads stand between the known pair and others, marked if their target has changed, and
+    one of another size is left out with its reason."""
+    target = find_model(BIG).folder
+    put_head(headed / "an-eagle", "eagle", target, name=BIG, acceptance=[[0.7, 0.1], [0.6, 0.1]])
+    put_head(headed / "medusa", "medusa", target, name=BIG, changed=True)
+    put_head(headed / "wrong", "eagle", find_model(SMALL).folder, name=BIG)
+    found = find()
+    suit = partners(next(one for one in found.sides if one.source.name == BIG), found.sides)
+    assert [(one.title, one.kind, one.shares) for one in suit.usable] == [
+        ("Qwen3-0.6B", "model", ()), ("an-eagle", "eagle", (0.7, 0.6)), ("! medusa", "medusa", ())
+    ]  # fmt: skip
+    assert suit.usable[-1].reach == 3
+    assert [(left.name, left.reason) for left in suit.left] == [("wrong", "it was made for another size")]
+    assert [part.kind for part in parts(BIG)] == ["model", "eagle", "medusa"]
+    assert parts(BIG, ["wrong", SMALL]) == (Part("wrong", "eagle"), Part(SMALL, "model"))
+    assert parts(SMALL) == (Part("wrong", "eagle"),)  # its fingerprint says so
+
+
+def test_a_head_in_the_rows(headed: Path) -> None:
+    """Guards plans with heads: alone by its own method or mixed, stored as the target is, no row for its precision,
+    never dearer than a draft model that is larger, and the loader takes what is said to fit."""
+    put_head(headed / "an-eagle", "eagle", find_model(BIG).folder, name=BIG, acceptance=[[0.9], [0.9], [0.9]])
+    found = find()
+    target = next(one for one in found.sides if one.source.name == BIG)
+    here = Stock(machine(24), found.sides, partners(target, found.sides).usable, guess(machine(24)))
+    plan = concrete(here, LoadPlan(model=BIG, draft="eagle"))
+    assert (plan.draft, plan.draft_model, plan.draft_precision) == ("eagle", "an-eagle", plan.precision)
+    assert concrete(here, LoadPlan(model=BIG, draft="an-eagle")).draft == "mixed"
+    assert concrete(here, LoadPlan(model=BIG, draft="medusa")).draft == "lookup"
+    shown = rows(here, plan)
+    assert Key.DRAFT_PRECISION not in [one.key for one in shown]
+    choices = {item.label: item for item in row(shown, Key.DRAFT).items}
+    assert {choices[label].plan.draft for label in ("an-eagle", "an-eagle + lookup")} == {"eagle", "mixed"}
+    assert choices["an-eagle"].estimate.cost_ratio < choices["Qwen3-0.6B"].estimate.cost_ratio
+    for item in row(shown, Key.PRECISION).items:
+        assert item.plan.draft_precision is item.plan.precision
+        choice = settle(replace(item.plan, force=True), target, here.partners[1].side, here.machine, MAX_WIDTH)
+        assert choice.memory.total == item.estimate.memory.total
+    assert {item.plan.draft_model for item in fit_for_me(here, plan).items} == {"an-eagle"}
+
+
+def test_a_model_with_a_head_and_no_pair_begins_with_it(headed: Path, tmp_path: Path) -> None:
+    """Guards the start page: what it loads is what loading by name would take, a head where no pair is known."""
+    stock_hub(tmp_path / "hub", "Qwen/Qwen3-1.7B")
+    put_head(headed / "an-eagle", "eagle", find_model("Qwen/Qwen3-1.7B").folder, name="Qwen3-1.7B")
+    found = with_heads(find())
+    plans = {item.plan.model: item.plan for item in beginnings(machine(24), found)}
+    assert (plans["Qwen/Qwen3-1.7B"].draft, plans["Qwen/Qwen3-1.7B"].draft_model) == ("mixed", "an-eagle")
+    assert plans[BIG].draft_model == SMALL
+    assert plans[SMALL].draft == "lookup"
+
+
+def test_layers_inside_the_target_are_a_head_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards multi-token prediction that a target brings: offered under the target's own name, called what it is."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("LOCALCHAT_HOME", str(tmp_path / "home"))
+    config = {
+        "model_type": "mimo", "architectures": ["MiMoForCausalLM"], "num_hidden_layers": 1, "hidden_size": 8,
+        "num_attention_heads": 1, "num_key_value_heads": 1, "intermediate_size": 16, "vocab_size": 9,
+    }  # fmt: skip
+    ahead = "model.mtp_layers.0"
+    tensors = {f"{ahead}.input_proj.weight": (8, 16), f"{ahead}.self_attn.q_proj.weight": (8, 8)}
+    norms = {f"{ahead}.{name}.weight": (8,) for name in ("token_layernorm", "hidden_layernorm", "final_layernorm")}
+    folder = bare_folder(tmp_path / "mimo", config, {"model.embed_tokens.weight": (9, 8), **tensors, **norms})
+    found = find((), (str(folder),))
+    target = next(one for one in found.sides if one.source.folder == folder)
+    own = partners(target, found.sides).usable
+    assert [(one.kind, one.title, one.side.source.name) for one in own] == [("mtp", "own mtp", str(folder))]
+    assert parts(str(folder)) == (Part(str(folder), "mtp"),)
+    here = Stock(machine(8), found.sides, own, guess(machine(8)))
+    plan = concrete(here, LoadPlan(model=str(folder)))
+    assert (plan.draft, plan.draft_model) == ("mixed", str(folder))
+    assert [item.label for item in row(rows(here, plan), Key.DRAFT).items][2:] == ["own mtp + lookup", "own mtp"]

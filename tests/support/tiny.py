@@ -9,12 +9,25 @@ from typing import Any
 import torch
 
 from localchat.engine.detokenize import Stopper
-from localchat.engine.drafters import build
+from localchat.engine.drafters import Parts, build
 from localchat.engine.generate import generate
 from localchat.engine.governor import Governor, Timings
 from localchat.engine.sampling import Picker
 from localchat.engine.target import Target
-from localchat.engine.types import NO_DRAFT, ROOT, Draft, Drafter, Needs, Pick, Room, Round, Sampling, Tapped, Verdict
+from localchat.engine.types import (
+    NO_DRAFT,
+    ROOT,
+    Draft,
+    Drafter,
+    Needs,
+    Pick,
+    Room,
+    Round,
+    Sampling,
+    Tapped,
+    Verdict,
+    Weighed,
+)
 
 VOCABULARY = 61
 WINDOW = 24
@@ -54,11 +67,8 @@ def tiny(kind: str, seed: int = 0, layers: int = 2, dtype: torch.dtype = torch.f
 class Generous(Governor):
     """Allows everything, so that drafts of every shape are verified whether they pay or not."""
 
-    def depth(self, source: str, classes: Sequence[int]) -> int:
-        return min(len(classes), self.limit)
-
-    def branch(self, source: str, main: Sequence[int], side: Sequence[int]) -> int:
-        return max(0, min(len(side), self.limit - len(main)))
+    def weigh(self, source: str, parents: Sequence[int], classes: Sequence[int], steps: int) -> Weighed:
+        return Weighed(tuple(range(min(len(parents), self.limit))), len(parents) < self.limit)
 
     def repays(self, source: str, pending: int) -> bool:
         return True
@@ -74,8 +84,13 @@ class _Listens:
     needs = Needs()
     priors: Mapping[str, tuple[float, ...]] = {}
 
+    cache_bytes = 0
+
     def start(self, tokens: Sequence[int], tapped: Tapped | None) -> None:
         self.prompt = len(tokens)
+
+    def value(self, room: Room) -> float:
+        return 1.0
 
     def learn(self, tokens: Sequence[int], verdict: Verdict, tapped: Tapped | None) -> None:
         pass
@@ -115,7 +130,8 @@ class Useless(_Listens):
         self._random, self._vocabulary = random.Random(seed), vocabulary
 
     def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
-        depth = room.depth("useless", range(room.limit))
+        chain = range(ROOT, room.limit - 1)
+        depth = len(room.weigh("useless", chain, range(room.limit), 0).keep)
         ids = [self._random.randrange(self._vocabulary) for _ in range(depth)]
         return (
             Draft(torch.tensor(ids), tuple(range(ROOT, depth - 1)), "useless", tuple(range(depth)))
@@ -156,10 +172,11 @@ def write(
 ) -> tuple[list[int], list[Round]]:
     """A reply of at most `count` tokens (or `rounds` rounds) and its rounds."""
     governor = governor or generous(fixed_width=target.fixed_width)
+    target.tap(drafter.needs.hidden_layers, drafter.needs.rows)
     for _ in target.prefill(prompt[:-1]):
         pass
     tokens = list(prompt)
-    drafter.start(tokens, None)
+    drafter.start(tokens, target.prompt_tapped())
     governor.trust(drafter.priors)
     governor.begin_reply()
     stopper = Stopper(letters, eos, stop, count)
@@ -174,4 +191,4 @@ def write(
 
 def plain() -> Drafter:
     """The drafter that proposes nothing."""
-    return build("off", None)
+    return build("off", Parts())

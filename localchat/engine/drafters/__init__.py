@@ -7,8 +7,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from localchat.engine.heads import AnyHead
     from localchat.engine.target import Target
     from localchat.engine.types import Drafter
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a drafter may be made of; one reply at a time uses them."""
+
+    target: Target | None = None
+    draft: Target | None = None
+    """The draft model."""
+    head: AnyHead | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,26 +27,33 @@ class Entry:
     """Where a drafter is and how the screen calls it."""
 
     path: str
-    """module:class, imported when first built; the class is called with the draft model, or with None."""
+    """module:class, imported when first built; the class is called with the parts there are."""
     words: str
     needs_model: bool = False
+    needs_head: str = ""
+    """The kind of head it needs."""
 
 
 DRAFTERS = {
     "off": Entry("off:Off", "Off: one token at a time"),
     "lookup": Entry("lookup:Lookup", "Lookup: repeat what the chat has said before"),
     "model": Entry("model:ModelDrafter", "Draft model: a small model of the same family", needs_model=True),
-    "mixed": Entry("mixed:Mixed", "Mixed: lookup or draft model, whichever pays more", needs_model=True),
+    "medusa": Entry("medusa:Medusa", "Medusa: heads that guess several positions at once", needs_head="medusa"),
+    "eagle": Entry("eagle:Eagle", "EAGLE: a layer that guesses the target's next states", needs_head="eagle"),
+    "mtp": Entry("mtp:Mtp", "MTP: the target's own layers for the tokens after the next", needs_head="mtp"),
+    "mixed": Entry("mixed:Mixed", "Mixed: lookup or what else drafts, whichever pays more"),
 }
 
 
-def build(name: str, draft_model: Target | None) -> Drafter:
-    """Make a drafter.
+def suits(name: str, parts: Parts) -> bool:
+    """True if a drafter can be made of these parts."""
+    entry = DRAFTERS[name]
+    kind = parts.head.config.kind if parts.head else ""
+    return (parts.draft is not None or not entry.needs_model) and entry.needs_head in ("", kind)
 
-    Args:
-        name: a key of DRAFTERS.
-        draft_model: for those that need one; it may be shared, one reply at a time.
-    """
+
+def build(name: str, parts: Parts) -> Drafter:
+    """Make a drafter, a key of DRAFTERS, of these parts."""
     module, _, attribute = DRAFTERS[name].path.partition(":")
-    drafter: Drafter = getattr(import_module(f"{__name__}.{module}"), attribute)(draft_model)
+    drafter: Drafter = getattr(import_module(f"{__name__}.{module}"), attribute)(parts)
     return drafter

@@ -2,7 +2,7 @@
 
 The text so far is a suffix automaton (Blumer et al. 1985), extended token by token in amortised constant time. The
 suffix link of its last state is the longest suffix that occurred before; the next links are shorter suffixes, whose
-continuations may differ and become branches. Ideas: prompt lookup decoding (Saxena 2023), SAM decoding
+continuations are merged with the longest one's into a trie. Ideas: prompt lookup decoding (Saxena 2023), SAM decoding
 (arXiv:2411.10666).
 """
 
@@ -10,28 +10,27 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 
+from localchat.engine.drafters import Parts
 from localchat.engine.types import NO_DRAFT, ROOT, Draft, Needs, Pick, Room, Tapped, Verdict
-
-if TYPE_CHECKING:
-    from localchat.engine.target import Target
 
 _SEPARATOR = -1
 """Between texts; it never equals a token, and no draft runs across it."""
 _CAPACITY = 1 << 15
 """Tokens remembered beside the text being written. When full, the older half is forgotten."""
-_SIDE = 8
-"""Class of a branch's first token; classes 1 to 7 are match lengths 1, 2-3, 4-7, ... 64 and more."""
-_ALIGNED = 9
-"""Classes 9 to 16: a copy that goes on after an edit, by how many tokens of it were right so far."""
-
+_MATCHED = (0.1, 0.2, 0.4, 0.6, 0.75, 0.85, 0.9, 0.95)
+"""Acceptance to expect after a match; classes 1 to 7 are match lengths 1, 2-3, 4-7, ... 64 and more."""
 _EDITED = (0.05, 0.1, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9)
+"""The same of a copy that goes on after an edit, by how many tokens of it were right so far."""
+_ALIGNED, _SIDE = 8, 16
+"""First class of those, and of the first token of a branch, by the class of what it branches from."""
+_SECOND = 0.25
+"""How often a branch is right where what it branches from is wrong."""
 _TRIED, _BRANCH = 8, 4
-"""Shorter suffixes looked at for a branch, and its most tokens."""
+"""Shorter suffixes whose continuations are merged, and their most tokens."""
 
 
 class Automaton:
@@ -108,18 +107,15 @@ class Automaton:
 
     def after(self, end: int, count: int) -> list[int]:
         """Up to `count` tokens that followed position `end`; past the end of the text the copy feeds itself."""
-        copied: list[int] = []
-        for at in range(end + 1, end + 1 + count):
-            token = self.text[at] if at < len(self.text) else copied[at - len(self.text)]
-            if token == _SEPARATOR:
-                break
-            copied.append(token)
-        return copied
+        copied = self.text[end + 1 : end + 1 + count].tolist()
+        if _SEPARATOR in copied:
+            return copied[: copied.index(_SEPARATOR)]
+        return (copied * (count // len(copied) + 1))[:count] if copied else []
 
 
 def grades(match: int, count: int, first: int = 0) -> list[int]:
     """Classes of the tokens of a copy, from `first` on: each accepted token makes the match one longer."""
-    return [first + min((match + offset).bit_length(), _SIDE - 1) for offset in range(count)]
+    return [first + min((match + offset).bit_length(), _ALIGNED - 1) for offset in range(count)]
 
 
 class Copy(NamedTuple):
@@ -133,19 +129,59 @@ class Copy(NamedTuple):
     """Tokens before it that agreed."""
 
 
+class Place(NamedTuple):
+    """Where a drafted token was copied from."""
+
+    at: int
+    trust: int
+    """See Copy."""
+
+
+class Trie:
+    """Copies merged, the most trusted first: where they agree they share nodes, where they differ they branch."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.parents: list[int] = []
+        self.classes: list[int] = []
+        self.places: list[Place] = []
+        self._children: dict[tuple[int, int], int] = {}
+        self._rivals: dict[int, int] = {}
+
+    def add(self, copy: Copy, most: int) -> None:
+        """Merge the first `most` tokens of one more copy."""
+        at = ROOT
+        for offset, (token, kind) in enumerate(zip(copy.tokens[:most], copy.classes[:most], strict=True)):
+            node = self._children.setdefault((at, token), len(self.tokens))
+            if node == len(self.tokens):
+                rival = self._rivals.setdefault(at, node)
+                self.tokens.append(token)
+                self.parents.append(at)
+                self.classes.append(kind if rival == node else _SIDE + self.classes[rival])
+                self.places.append(Place(copy.end + 1 + offset, copy.trust))
+            at = node
+
+
 class Lookup:
     """Drafts by copying; remembers the replies of this process until told to forget."""
 
     needs = Needs()
-    priors: Mapping[str, tuple[float, ...]] = {"lookup": (0.1, 0.2, 0.4, 0.6, 0.75, 0.85, 0.9, 0.95, 0.3, *_EDITED)}
+    priors: Mapping[str, tuple[float, ...]] = {
+        "lookup": (*_MATCHED, *_EDITED, *(_SECOND * (1 - rate) for rate in (*_MATCHED, *_EDITED)))
+    }
 
-    def __init__(self, draft_model: Target | None = None) -> None:
-        del draft_model
+    def __init__(self, parts: Parts | None = None) -> None:
+        del parts
         self._memory = Automaton()
         self._begin = 0
         self._source: int | None = None
-        self._run = self._trust = 0
-        self._copied: list[int] = []
+        self._run = 0
+        self._copied: list[Place] = []
+
+    @property
+    def cache_bytes(self) -> int:
+        """It has no cache."""
+        return 0
 
     def forget(self) -> None:
         """Remember nothing but the texts to come."""
@@ -189,46 +225,44 @@ class Lookup:
         if self._source is not None:
             copies.append(self._copy(self._run, self._source, room.limit, _ALIGNED))
         copies = [copy for copy in copies if copy.tokens]
-        return sorted(copies, key=lambda copy: -room.value("lookup", copy.classes))
+        return sorted(copies, key=lambda copy: -self._worth(copy, room)) if len(copies) > 1 else copies
+
+    @staticmethod
+    def _worth(copy: Copy, room: Room) -> float:
+        return room.value("lookup", range(ROOT, len(copy.tokens) - 1), copy.classes, 0)
 
     def value(self, room: Room) -> float:
         """Expected tokens per second if this round copies."""
-        best = self._best(room)
-        return room.value("lookup", best[0].classes) if best else 0.0
+        return max((self._worth(copy, room) for copy in self._best(room)), default=0.0)
 
     def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
-        """Copy what is worth most; a differing continuation may become a branch."""
-        best = self._best(room)
-        depth = room.depth("lookup", best[0].classes) if best else 0
-        if not depth:
+        """Copy what is worth most, and beside it what else may follow."""
+        copies = self._best(room)
+        if not copies:
             return NO_DRAFT
-        main, classes = best[0].tokens[:depth], best[0].classes[:depth]
-        side, kinds, begin = self._branch(best[1:], main, classes, room)
-        self._trust = best[0].trust
-        self._copied = [best[0].end + 1 + offset for offset in range(depth)]
-        self._copied += [begin + offset for offset in range(len(side))]
-        parents = [*range(ROOT, depth - 1), *(depth + offset - 1 if offset else ROOT for offset in range(len(side)))]
-        return Draft(torch.tensor(main + side), tuple(parents), "lookup", (*classes, *kinds))
-
-    def _branch(
-        self, others: list[Copy], main: Sequence[int], classes: Sequence[int], room: Room
-    ) -> tuple[list[int], list[int], int]:
-        """Tokens, classes and place of a continuation that begins otherwise, as far as it is worth its rows."""
-        shorter = (self._copy(*match, _BRANCH) for match in self._memory.matches(_TRIED)[1:])
-        for copy in chain(others, shorter):
-            if copy.tokens and copy.tokens[0] != main[0]:
-                kinds = [_SIDE, *copy.classes[1:_BRANCH]]
-                count = room.branch("lookup", classes, kinds)
-                return copy.tokens[:count], kinds[:count], copy.end + 1
-        return [], [], 0
+        keep = room.weigh("lookup", range(ROOT, len(copies[0].tokens) - 1), copies[0].classes, 0).keep
+        if not keep:
+            return NO_DRAFT
+        trie = Trie()
+        trie.add(copies[0], len(keep))
+        if room.branches:
+            for copy in (*copies[1:], *(self._copy(*match, _BRANCH) for match in self._memory.matches(_TRIED)[1:])):
+                trie.add(copy, max(len(keep), _BRANCH))
+            keep = room.weigh("lookup", trie.parents, trie.classes, 0).keep
+        place = {node: at for at, node in enumerate((ROOT, *keep), start=ROOT)}
+        self._copied = [trie.places[node] for node in keep]
+        ids = torch.tensor([trie.tokens[node] for node in keep])
+        parents = tuple(place[trie.parents[node]] for node in keep)
+        return Draft(ids, parents, "lookup", tuple(trie.classes[node] for node in keep))
 
     def learn(self, tokens: Sequence[int], verdict: Verdict, tapped: Tapped | None) -> None:
         """Read what was emitted, and remember where in its source the copy stands."""
         self._follow(tokens)
         if self._copied:
             # The source's token in the place of the correction or bonus counts as passed.
-            self._source = self._copied[verdict.path[-1]] + 1 if verdict.path else self._copied[0]
-            self._run = len(verdict.path) + self._trust
+            last = self._copied[verdict.path[-1] if verdict.path else 0]
+            self._source = last.at + bool(verdict.path)
+            self._run = len(verdict.path) + last.trust
         elif self._source is not None:
             self._source += len(verdict.tokens)
         if self._source is not None and self._source + 1 >= len(self._memory.text) - len(verdict.tokens):

@@ -1,43 +1,49 @@
-"""Lookup or draft model, round by round, whichever is expected to give more tokens per second."""
+"""Lookup or what else there is to draft with, round by round, whichever is expected to give more tokens per second."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from localchat.engine.drafters.lookup import Lookup
-from localchat.engine.drafters.model import ModelDrafter
-from localchat.engine.types import Draft, Needs, Pick, Room, Tapped, Verdict
-
-if TYPE_CHECKING:
-    from localchat.engine.target import Target
+from localchat.engine.drafters import Parts, build
+from localchat.engine.types import NO_DRAFT, Draft, Pick, Room, Tapped, Verdict
 
 
 class Mixed:
-    """Two sources that compete; the other one gets the round if the first has nothing to say."""
+    """Sources that compete; the next one gets the round if the first has nothing to say."""
 
-    needs = Needs()
-    priors: Mapping[str, tuple[float, ...]] = {**Lookup.priors, **ModelDrafter.priors}
+    def __init__(self, parts: Parts) -> None:
+        names = [parts.head.config.kind] if parts.head else ["model"] if parts.draft else []
+        self._drafters = [build(name, parts) for name in ("lookup", *names)]
+        self.needs = self._drafters[-1].needs
+        self.priors = {source: rates for one in self._drafters for source, rates in one.priors.items()}
 
-    def __init__(self, draft_model: Target | None) -> None:
-        self._lookup, self._model = Lookup(), ModelDrafter(draft_model)
+    @property
+    def cache_bytes(self) -> int:
+        """Allocated by all together."""
+        return sum(drafter.cache_bytes for drafter in self._drafters)
 
     def forget(self) -> None:
         """Drop what earlier replies taught."""
-        self._lookup.forget()
+        for drafter in self._drafters:
+            drafter.forget()
 
     def start(self, tokens: Sequence[int], tapped: Tapped | None) -> None:
         """A reply begins."""
-        self._lookup.start(tokens, tapped)
-        self._model.start(tokens, tapped)
+        for drafter in self._drafters:
+            drafter.start(tokens, tapped)
+
+    def value(self, room: Room) -> float:
+        """Expected tokens per second of the best source."""
+        return max(drafter.value(room) for drafter in self._drafters)
 
     def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
-        """Ask the source of higher expected value first."""
-        looks_up = self._lookup.value(room) >= self._model.value(room)
-        first, second = (self._lookup, self._model) if looks_up else (self._model, self._lookup)
-        return first.propose(tokens, pick, room) or second.propose(tokens, pick, room)
+        """Ask the source of the highest expected value first."""
+        for drafter in sorted(self._drafters, key=lambda one: -one.value(room)):
+            if draft := drafter.propose(tokens, pick, room):
+                return draft
+        return NO_DRAFT
 
     def learn(self, tokens: Sequence[int], verdict: Verdict, tapped: Tapped | None) -> None:
-        """Both keep up with the reply."""
-        self._lookup.learn(tokens, verdict, tapped)
-        self._model.learn(tokens, verdict, tapped)
+        """All keep up with the reply."""
+        for drafter in self._drafters:
+            drafter.learn(tokens, verdict, tapped)

@@ -7,59 +7,52 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING
 
-import torch
-
+from localchat.engine.drafters import Parts
+from localchat.engine.drafters.growth import NOTHING, grow, worth
 from localchat.engine.traffic import settle
-from localchat.engine.types import NO_DRAFT, ROOT, Draft, Needs, Pick, Room, Tapped, Verdict
-
-if TYPE_CHECKING:
-    from localchat.engine.target import Target
+from localchat.engine.types import NO_DRAFT, Draft, Needs, Pick, Room, Tapped, Verdict
 
 _CATCH_UP = 32
 """More unread tokens than this must first be likely to pay for being read."""
 
 
 class ModelDrafter:
-    """Drafts a chain, one forward of the draft model per token."""
+    """Grows a draft, one forward of the draft model per level."""
 
     needs = Needs()
     priors: Mapping[str, tuple[float, ...]] = {"model": (0.75,)}
 
-    def __init__(self, draft_model: Target | None) -> None:
-        if draft_model is None:
+    def __init__(self, parts: Parts) -> None:
+        if parts.draft is None:
             raise ValueError("this drafter needs a draft model")
-        self._model = draft_model
+        self._model = parts.draft
+        self._grown = NOTHING
+
+    @property
+    def cache_bytes(self) -> int:
+        """The cache is the draft model's."""
+        return 0
 
     def forget(self) -> None:
         """The draft model learns nothing from replies."""
 
     def start(self, tokens: Sequence[int], tapped: Tapped | None) -> None:
         """Keep what the cache shares with the prompt; reading the rest waits until it pays."""
+        self._grown = NOTHING
         self._model.reuse(tokens[:-1])
 
     def value(self, room: Room) -> float:
         """Expected tokens per second if this round drafts."""
-        return room.value("model", range(room.limit))
+        return worth("model", room)
 
     def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
-        """Draft as deep as pays, once the prompt is read."""
-        model = self._model
-        room_left = min(room.limit, model.context - len(tokens))
-        if room_left <= 0 or not self._caught_up(tokens, room):
+        """Draft what pays, once the prompt is read."""
+        most = min(room.limit, self._model.context - len(tokens))
+        if most <= 0 or not self._caught_up(tokens, room):
             return NO_DRAFT
-        depth = room.depth("model", range(room_left))
-        if not depth:
-            return NO_DRAFT
-        logits = model.extend(tokens[len(model.tokens) :])
-        ids: list[torch.Tensor] = []
-        while True:
-            ids.append(pick.one(logits, ids, model.head_ids))
-            if len(ids) == depth or (model.ends and int(ids[-1]) in model.ends):
-                break
-            logits = model.follow(ids[-1])
-        return Draft(torch.stack(ids), tuple(range(ROOT, len(ids) - 1)), "model", tuple(range(len(ids))))
+        self._grown = grow("model", self._model, tokens, pick, room, most)
+        return self._grown.draft
 
     def _caught_up(self, tokens: Sequence[int], room: Room) -> bool:
         unread = len(tokens) - len(self._model.tokens)
@@ -76,4 +69,6 @@ class ModelDrafter:
 
     def learn(self, tokens: Sequence[int], verdict: Verdict, tapped: Tapped | None) -> None:
         """Keep the rows of accepted proposals, drop the rest."""
-        self._model.settle(tokens[len(self._model.tokens) :], len(verdict.path))
+        rows = self._grown.kept(verdict.path)
+        self._model.settle(rows, tokens[len(self._model.tokens) :][: len(rows)])
+        self._grown = NOTHING
