@@ -66,6 +66,7 @@ def _key(default: T, rule: Rule) -> T:
 
 PRECISIONS = ("auto", "nf4", "int8", "bf16", "fp16", "fp32")
 MODES = ("auto", "exact", "fast")
+METHODS = ("auto", "off", "lookup", "model", "mixed", "medusa", "eagle", "mtp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,8 @@ class Settings:
     """Everything that can be set, with its default."""
 
     model: str = _key("starter", Rule("The model that answers: starter, a hub id, a folder or a GGUF file."))
-    draft: str = _key("auto", Rule("How to draft: auto, off, lookup, model, mixed, or a draft model's id or folder."))
-    draft_model: str = _key("", Rule("The draft model that --draft model and mixed use, if not the pair's own."))
+    draft: str = _key("auto", Rule(f"How to draft: {', '.join(METHODS)}, or a model's or head's name, id or folder."))
+    draft_model: str = _key("", Rule("The draft model or head that --draft uses, if not the first that suits."))
     precision: str = _key("auto", Rule("How the model's weights are stored.", choices=PRECISIONS))
     draft_precision: str = _key("auto", Rule("How the draft model's weights are stored.", choices=PRECISIONS))
     context: int = _key(0, Rule("Tokens a conversation may hold; 0: the most that fits, up to 8192.", low=0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localchat.bench.compare import Sameness, Verdict
 from localchat.bench.hear import Run
@@ -181,6 +181,22 @@ def race(pair: Pair, factor: float) -> Race:
     asked = [message.text for message in pair.task.conversation.messages if message.role is Role.USER]
     plain, fast = Side.of(pair.plain), Side.of(pair.run)
     return Race(pair.task.kind, asked[-1] if asked else "", pair.speedup / factor, pair.sameness, plain, fast)
+
+
+def together(wholes: Sequence[Comparison]) -> Comparison:
+    """Comparisons of one target with different draft models as one, kind by kind; its conditions are the first one's.
+
+    Args:
+        wholes: at least one.
+    """
+    results = [result for whole in wholes for result in whole.results]
+    kinds = list(dict.fromkeys(result.category for result in results))
+    return replace(
+        wholes[0],
+        draft_model=", ".join(dict.fromkeys(whole.draft_model for whole in wholes if whole.draft_model)),
+        results=tuple(sorted(results, key=lambda result: kinds.index(result.category))),
+        races=tuple(race for whole in wholes for race in whole.races),
+    )
 
 
 def comparison(

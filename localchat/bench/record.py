@@ -63,7 +63,7 @@ def _read(raw: Json) -> Comparison:
         sampling=Sampling(**{key.name: settings[key.name] for key in fields(Sampling)}),
         max_tokens=settings["max_tokens"],
         repeats=settings["repeats"],
-        results=tuple(_read_result(item) for item in raw["results"]),
+        results=tuple(_read_result(item, raw["draft_model"]) for item in raw["results"]),
         races=tuple(_read_race(item) for item in raw.get("races", ())),
     )
 
@@ -89,10 +89,12 @@ def _result(result: Result) -> Json:
         "host_share": result.host_share,
         "predicted_speedup": result.predicted_speedup,
         "peak_memory_bytes": result.peak_memory_bytes,
+        "draft_model": result.part,
     }
 
 
-def _read_result(raw: Json) -> Result:
+def _read_result(raw: Json, before: str) -> Result:
+    """A result; `before` is its draft model where results did not name theirs yet."""
     return Result(
         category=raw["category"],
         drafter=raw["drafter"],
@@ -110,6 +112,7 @@ def _read_result(raw: Json) -> Result:
         host_share=raw["host_share"],
         predicted_speedup=raw["predicted_speedup"],
         peak_memory_bytes=raw["peak_memory_bytes"],
+        part=raw.get("draft_model", before),
     )
 
 

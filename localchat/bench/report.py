@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 
-from localchat.bench.runner import Result
+from localchat.bench.runner import OFF, Result, Spread
 
 COLUMNS = (
     "kind",
@@ -25,7 +26,33 @@ COLUMNS = (
 )
 
 
-def row(result: Result) -> tuple[str, ...]:
+def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
+    """The table: kind by kind, plain once, though it was measured beside every draft model anew."""
+    plain = {result.category: result for result in reversed(results) if result.drafter == OFF}
+    shown = [result for result in results if result.drafter != OFF or plain[result.category] is result]
+    return [_row(result, name(result, results)) for result in shown]
+
+
+def name(result: Result, results: Sequence[Result]) -> str:
+    """How it was drafted, with the draft model's name where there are several."""
+    several = len({other.part for other in results}) > 1
+    return f"{result.drafter} · {result.part}" if several and result.uses_part else result.drafter
+
+
+def matrix(results: Sequence[Result]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Columns and rows of a small table: speed against plain by kind (down) and by way of drafting (across)."""
+    drafted = [result for result in results if result.drafter != OFF]
+    ways = tuple(dict.fromkeys(name(result, results) for result in drafted))
+    kinds = tuple(dict.fromkeys(result.category for result in drafted))
+    speeds = {(result.category, name(result, results)): result.speedup.median for result in drafted}
+    lines = [(kind, *(f"{speeds[kind, way]:.2f}×" for way in ways)) for kind in kinds]
+    if len(kinds) > 1:
+        medians = [Spread.of([speeds[kind, way] for kind in kinds]).median for way in ways]
+        lines.append(("median", *(f"{value:.2f}×" for value in medians)))
+    return ("kind", *(f">{way}" for way in ways)), lines
+
+
+def _row(result: Result, way: str) -> tuple[str, ...]:
     """One line of the table."""
     shares = "/".join(f"{share:.0%}" for share in (result.draft_share, result.verify_share, result.host_share))
     by_position = " ".join(f"{share:.0%}" for share in result.acceptance_by_position[:5])
@@ -33,7 +60,7 @@ def row(result: Result) -> tuple[str, ...]:
     text = same.verdict.value + (f" at {same.position} (margin {same.margin:.2g})" if same.margin is not None else "")
     return (
         result.category,
-        result.drafter,
+        way,
         f"{result.tokens_per_second.median:.1f}",
         f"{result.speedup.median:.2f}×",
         f"{result.speedup.low:.2f}-{result.speedup.high:.2f}",

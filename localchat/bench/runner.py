@@ -17,7 +17,7 @@ from localchat.chat.conversation import Conversation
 from localchat.chat.events import Loaded, ReplyEvent
 from localchat.engine.types import GenerationStats
 
-OFF = "off"
+OFF, LOOKUP = "off", "lookup"
 WARM_UP_TOKENS = 16
 
 
@@ -129,6 +129,13 @@ class Result:
     host_share: float
     predicted_speedup: float
     peak_memory_bytes: int
+    part: str = ""
+    """The draft model or head that was loaded beside the target; empty if none was."""
+
+    @property
+    def uses_part(self) -> bool:
+        """Its drafts come from the draft model or head, or may."""
+        return bool(self.part) and self.drafter not in (OFF, LOOKUP)
 
 
 Measured = Step | ReplyEvent | Pair | Result
@@ -184,7 +191,7 @@ def measure(backend: Backend, trial: Trial, loaded: Loaded) -> Iterator[Measured
                 yield from new
                 pairs += new
         for method in trial.methods:
-            yield summary([pair for pair in pairs if pair.method == method], plain_factor(loaded))
+            yield summary([pair for pair in pairs if pair.method == method], plain_factor(loaded), loaded.draft_name)
 
 
 def _side_by_side(
@@ -205,12 +212,13 @@ def _rotated(methods: Sequence[str], by: int) -> tuple[str, ...]:
     return (*methods[by:], *methods[:by])
 
 
-def summary(pairs: Sequence[Pair], factor: float) -> Result:
+def summary(pairs: Sequence[Pair], factor: float, part: str = "") -> Result:
     """What the pairs of one kind and one method come to.
 
     Args:
         pairs: at least one.
         factor: see plain_factor.
+        part: see Result.
     """
     runs = [pair.run for pair in pairs]
     stats = [run.reply.stats for run in runs]
@@ -235,4 +243,5 @@ def summary(pairs: Sequence[Pair], factor: float) -> Result:
         host_share=total.host_seconds / seconds,
         predicted_speedup=Spread.of([item.predicted_speedup for item in stats]).median,
         peak_memory_bytes=max(run.reply.usage.process for run in runs),
+        part=part,
     )

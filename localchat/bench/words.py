@@ -40,10 +40,12 @@ def each(comparison: Comparison) -> str:
 
 
 def method(comparison: Comparison) -> str:
-    """How was drafted, in words."""
-    names = " and ".join(dict.fromkeys(result.drafter for result in comparison.drafted)) or "nothing"
-    by_model = any(result.drafter in ("model", "mixed") for result in comparison.drafted)
-    return names + (f" with {comparison.draft_model}" if by_model and comparison.draft_model else "")
+    """How was drafted, in words: "lookup, model and mixed with Qwen3-0.6B"."""
+    found: dict[str, list[str]] = {}
+    for result in comparison.drafted:
+        found.setdefault(result.part if result.uses_part else "", []).append(result.drafter)
+    groups = [(part, " and ".join(dict.fromkeys(names))) for part, names in found.items()]
+    return ", ".join(names + (f" with {part}" if part else "") for part, names in groups) or "nothing"
 
 
 def conditions(comparison: Comparison) -> tuple[str, ...]:

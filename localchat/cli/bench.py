@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from localchat.cli import answer, engine, options, output
-from localchat.errors import UsageError
+from localchat.errors import FitError, ModelError, UsageError
 
 if TYPE_CHECKING:
     from localchat.bench.categories import Prompt
-    from localchat.chat.events import Loaded
+    from localchat.bench.comparison import Comparison
+    from localchat.bench.runner import Trial
+    from localchat.models.plan import LoadPlan
+    from localchat.models.stock import Part
 
 Drafters = Annotated[
     list[str] | None,
-    typer.Option("--draft", help="lookup, model or mixed; may be repeated. All there are if left out.", metavar="NAME"),
+    typer.Option(
+        "--draft",
+        help="lookup, model, medusa, eagle, mtp, mixed, or a draft model or head by name; may be repeated. "
+        "All there are if left out.",
+        metavar="NAME",
+    ),
 ]
 Categories = Annotated[
     str, typer.Option(help='Kinds of work, separated by commas, such as "story,summary"; all if left out.')
@@ -47,28 +55,94 @@ def bench(
     json: options.Json = False,
 ) -> None:
     """Measure every way of drafting beside plain decoding. With --json, the last line is one JSON object."""
-    from localchat.bench import compare, comparison, record, report, runner
+    from localchat.bench import compare, comparison, record, report
+    from localchat.bench.runner import Trial
     from localchat.chat.backend import ReplyOptions
     from localchat.engine.types import Sampling
 
     settings = replace(options.resolve(ctx).settings, draft="auto")
     plan = options.load_plan(settings, trust_remote_code=trust_remote_code)
-    chosen = ReplyOptions(Sampling(temperature=temperature, seed=seed), max_tokens)
-    show = answer.Quiet()
-    with show, engine.opened(plan, show) as (backend, loaded):
-        tasks = tuple(prompt.task for prompt in _prompts(loaded, form, categories))
-        trial = runner.Trial(tasks, _methods(loaded, drafters or []), chosen, repeats)
-        results = answer.measured(runner.measure(backend, trial, loaded), show.progress)[1]
-    whole = comparison.comparison(loaded, trial, results, (), time.time())
-    output.table(report.COLUMNS, [report.row(result) for result in results], whole.device)
+    tasks = tuple(prompt.task for prompt in _prompts(plan.model, form, categories))
+    trial = Trial(tasks, (), ReplyOptions(Sampling(temperature=temperature, seed=seed), max_tokens), repeats)
+    whole = comparison.together(_measured(_loads(plan, drafters or []), trial, strict=bool(drafters)))
+    output.table(report.COLUMNS, report.rows(whole.results), whole.device)
+    output.table(*report.matrix(whole.results), "Times the speed of plain decoding:")
     if json:
         output.emit(record.record(whole))
-    if any(result.sameness.verdict is compare.Verdict.DIFFERENT for result in results):
+    if any(result.sameness.verdict is compare.Verdict.DIFFERENT for result in whole.results):
         output.say("Some replies differ by more than rounding can explain. That is a bug; please report it.")
         raise typer.Exit(1)
 
 
-def _prompts(loaded: Loaded, form: str, categories: str) -> tuple[Prompt, ...]:
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """One load, and what is measured with it."""
+
+    plan: LoadPlan
+    drafters: tuple[str, ...]
+
+
+def _loads(plan: LoadPlan, asked: list[str]) -> list[_Load]:
+    """A load for each draft model and head; lookup is measured with the first of them.
+
+    Raises:
+        UsageError: something was asked for that is not there.
+    """
+    from localchat.models.plan import METHODS
+
+    ways = {name for name in asked if name in METHODS}
+    named = [name for name in asked if name not in METHODS]
+    there = _parts(plan, named or list(filter(None, (plan.draft_model,))))
+    known = ("lookup", *dict.fromkeys(part.kind for part in there), *(("mixed",) if there else ()))
+    if unknown := [name for name in ways if name not in known]:
+        raise UsageError(f"{unknown[0]!r} cannot be measured here.", f"There are: {', '.join(known)}.")
+    kinds = ways - {"lookup"}
+    loads = []
+    for part in there if kinds or named or not asked else ():
+        drafters = tuple(way for way in (part.kind, "mixed") if way in kinds or not kinds)
+        loads += [_Load(replace(plan, draft="mixed", draft_model=part.name), drafters)] if drafters else []
+    if "lookup" in ways or not asked:
+        first = loads[0] if loads else _Load(replace(plan, draft="lookup", draft_model=""), ())
+        loads[:1] = [replace(first, drafters=("lookup", *first.drafters))]
+    return loads
+
+
+def _parts(plan: LoadPlan, names: list[str]) -> tuple[Part, ...]:
+    from localchat.models.stock import parts
+
+    try:
+        return parts(plan.model, names, trust=plan.trust_remote_code)
+    except ModelError as error:
+        if not names:
+            raise
+        raise UsageError(f"{names[0]!r} cannot be measured here: {error.message}", error.hint) from error
+
+
+def _measured(loads: list[_Load], trial: Trial, *, strict: bool) -> list[Comparison]:
+    """Load by load, each with plain decoding beside it; all in the precision and the mode of the first.
+
+    A part that was not asked for and cannot be loaded is left out with a remark, unless it is the first.
+    """
+    from localchat.bench import comparison, runner
+
+    wholes: list[Comparison] = []
+    precision, mode = loads[0].plan.precision, loads[0].plan.mode
+    for load in loads:
+        show, own = answer.Quiet(), replace(trial, drafters=load.drafters)
+        try:
+            with show, engine.opened(replace(load.plan, precision=precision, mode=mode), show) as (backend, loaded):
+                results = answer.measured(runner.measure(backend, own, loaded), show.progress)[1]
+        except (FitError, ModelError) as error:
+            if strict or not wholes:
+                raise
+            output.say(f"Note: {load.plan.draft_model} is left out: {error.message}")
+            continue
+        precision, mode = loaded.plan.precision, loaded.plan.mode
+        wholes.append(comparison.comparison(loaded, own, results, (), time.time()))
+    return wholes
+
+
+def _prompts(model: str, form: str, categories: str) -> tuple[Prompt, ...]:
     from localchat.bench.categories import KINDS, Form, choose, form_of
 
     if form not in ("auto", *Form):
@@ -76,18 +150,10 @@ def _prompts(loaded: Loaded, form: str, categories: str) -> tuple[Prompt, ...]:
     kinds = tuple(kind.strip() for kind in categories.split(",") if kind.strip()) or KINDS
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise UsageError(f"There is no kind of work {unknown[0]!r}.", f"There are: {', '.join(KINDS)}.")
-    prompts = choose(form_of(loaded.plan.model) if form == "auto" else Form(form), kinds)
+    prompts = choose(form_of(model) if form == "auto" else Form(form), kinds)
     if not prompts:
         raise UsageError("The starter pair knows none of these kinds of work.", "Use --form chat, or other kinds.")
     return prompts
-
-
-def _methods(loaded: Loaded, asked: list[str]) -> tuple[str, ...]:
-    there = ("lookup", "model", "mixed") if loaded.draft_name else ("lookup",)
-    for name in asked:
-        if name not in there:
-            raise UsageError(f"{name!r} cannot be measured here.", f"There are: {', '.join(there)}.")
-    return tuple(asked) or there
 
 
 def register(app: typer.Typer) -> None:

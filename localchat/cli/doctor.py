@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 
 from localchat import config, paths
-from localchat.cli import options, output
+from localchat.cli import head_words, options, output
 from localchat.errors import LocalchatError
 
 
@@ -164,6 +164,17 @@ def hub_cache() -> Check:
     return Check("hub cache", Status.OK, f"{len(cached_models())} models in {folder()}")
 
 
+def heads() -> Check:
+    """Drafting heads, built in, trained here and downloaded."""
+    found = head_words.here(())
+    broken = [head for head in found if head.side is None]
+    if broken:
+        fix = f"Remove it (localchat models rm {broken[0].source.name}), or get it again."
+        return Check("heads", Status.WARN, f"{broken[0].source.name}: {broken[0].remark}", fix)
+    names = ", ".join(head.source.name for head in found)
+    return Check("heads", Status.OK, f"{len(found)} ({names})" if found else "none; localchat train makes one")
+
+
 CHECKS: tuple[tuple[str, Callable[[], Check]], ...] = (
     ("python", python),
     ("torch", torch_build),
@@ -175,6 +186,7 @@ CHECKS: tuple[tuple[str, Callable[[], Check]], ...] = (
     ("folders", folders),
     ("starter pair", starter),
     ("hub cache", hub_cache),
+    ("heads", heads),
 )
 
 

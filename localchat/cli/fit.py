@@ -11,6 +11,8 @@ from localchat.cli import options, output
 from localchat.errors import FitError, LocalchatError, ModelError
 
 if TYPE_CHECKING:
+    from localchat.models.choice import Side
+    from localchat.models.footprint import Footprint
     from localchat.models.memory import MemoryPlan, Request, Shape
     from localchat.models.plan import Precision
 
@@ -20,7 +22,7 @@ Name = Annotated[str, typer.Argument(metavar="MODEL", help="starter, a hub id, a
 @dataclass(frozen=True, slots=True)
 class _Question:
     target: Shape
-    draft: Shape | None
+    draft: Footprint | None
     draft_name: str
     device: str
     context: int
@@ -58,9 +60,10 @@ def _question(ctx: typer.Context, model: str) -> _Question:
 
     settings = options.resolve(ctx).settings
     target = shape_of(model)
-    name = _draft_name(model, settings.draft, settings.draft_model)
+    side = _here(model)
+    name = _draft_name(model, side, settings.draft, settings.draft_model)
     limit = min(target.max_context or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
-    draft = shape_of(name) if name else None
+    draft = _draft_shape(name, side) if name else None
     return _Question(target, draft, name, resolve_device(settings.device), settings.context or limit)
 
 
@@ -89,16 +92,56 @@ def shape_of(model: str) -> Shape:
     return spec.shape
 
 
-def _draft_name(model: str, draft: str, draft_model: str) -> str:
-    from localchat.models.catalog import local_draft, pairs_for
+def _draft_name(model: str, side: Side | None, draft: str, draft_model: str) -> str:
+    """The draft model or head that a way of drafting means; of known pairs also one that is not here yet.
+
+    Raises:
+        ModelError: what was asked for is not here.
+    """
+    from localchat.models.catalog import pairs_for
+    from localchat.models.choice import drafting
+    from localchat.models.plan import HEADS, METHODS, LoadPlan
 
     if draft in ("off", "lookup"):
         return ""
-    if draft not in ("auto", "model", "mixed"):
-        return draft
-    here = local_draft(model)
-    known = [pair.draft for pair in pairs_for(model)]
-    return draft_model or (here.name if here else known[0] if known else "")
+    if name := draft_model or (draft if draft not in (*METHODS, "auto") else ""):
+        return name
+    known = [pair.draft for pair in pairs_for(model)] if draft not in HEADS else []
+    try:
+        source = drafting(LoadPlan(model=model, draft=draft), side)[1] if side else None
+    except ModelError:
+        if not known:
+            raise
+        source = None
+    if source is None and draft in HEADS:
+        raise ModelError(f"{model} is not here, nor is a head for it known.", "Name one: --draft-model ID or folder.")
+    return source.name if source else next(iter(known), "")
+
+
+def _here(model: str) -> Side | None:
+    """A model with all its files, to find its heads by; None if it is not here, or a GGUF file."""
+    from localchat.models.choice import inspect
+    from localchat.models.folders import find_model
+
+    try:
+        source = find_model(model)
+        return None if source.gguf else inspect(source)
+    except LocalchatError:
+        return None
+
+
+def _draft_shape(name: str, target: Side | None) -> Footprint:
+    """What a draft model takes, or a head beside its target."""
+    from localchat.models.choice import drafts_by_head
+    from localchat.models.folders import find_model
+    from localchat.models.heads import is_head, read_head
+
+    try:
+        source = find_model(name)
+    except LocalchatError:
+        return shape_of(name)
+    by_head = drafts_by_head(source, target) if target else not source.gguf and is_head(source.folder)
+    return read_head(source, target).shape if by_head else shape_of(name)
 
 
 def _requests(question: _Question, precision: str, draft_precision: str) -> list[Request]:
@@ -112,7 +155,8 @@ def _requests(question: _Question, precision: str, draft_precision: str) -> list
     names = ["fp32", "bf16", "nf4"] if precision == "auto" else [precision]
 
     def drafting(chosen: Precision) -> Precision:
-        return chosen if draft_precision == "auto" else Precision(draft_precision)
+        as_target = draft_precision == "auto" or (question.draft is not None and question.draft.attached)
+        return chosen if as_target else Precision(draft_precision)
 
     return [
         Request(

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localchat.cli import options, output
-from localchat.errors import LocalchatError, ModelError
+from localchat.cli import head_words, options, output
+from localchat.errors import LocalchatError, ModelError, UsageError
 
 if TYPE_CHECKING:
+    from localchat.config import Settings
     from localchat.models.catalog import LocalModel
     from localchat.models.memory import Shape
+    from localchat.models.pairing import Candidate, Pairing
 
 app = typer.Typer(help="Models on this machine.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="MODEL", help="starter, a hub id, a folder or a GGUF file.")]
@@ -26,23 +28,27 @@ def list_(
     folder: Annotated[list[Path] | None, typer.Argument(help="Folders that hold models.")] = None,
     json: options.Json = False,
 ) -> None:
-    """List the built-in pair, the hub cache and models inside FOLDER."""
+    """List the built-in pair, the hub cache and models inside FOLDER, and the drafting heads with their targets."""
     from localchat.models.catalog import local_models
 
     found = local_models(tuple(folder or ()))
+    heads = head_words.here(found)
     if json:
-        output.emit([_record(model) for model in found])
+        output.emit([*map(_record, found), *map(head_words.record, heads)])
         return
     output.table((">parameters", ">on disk", "model", "remark"), [_row(model) for model in found])
+    if heads:
+        output.table(head_words.COLUMNS, [head_words.row(head) for head in heads])
 
 
 def _row(model: LocalModel) -> tuple[str, str, str, str]:
-    count = _count(model.shape.parameters) if model.shape else "?"
+    count = output.count(model.shape.parameters) if model.shape else "?"
     return count, output.gib(model.disk_bytes), model.source.name, model.problem
 
 
 def _record(model: LocalModel) -> dict[str, object]:
     return {
+        "kind": "model",
         "name": model.source.name,
         "folder": str(model.source.folder),
         "gguf": model.source.gguf,
@@ -54,18 +60,19 @@ def _record(model: LocalModel) -> dict[str, object]:
     }
 
 
-def _count(parameters: int) -> str:
-    return f"{parameters / 1e9:.1f} B" if parameters >= 1e9 else f"{parameters / 1e6:.1f} M"
-
-
 @app.command()
 def show(model: Name, json: options.Json = False) -> None:
-    """Show one model: its shape, its size at each precision, and drafts that suit it."""
+    """Show one model: its shape, its size at each precision, and drafts that suit it; or one head and its target."""
     from localchat.models.catalog import describe, pairs_for
     from localchat.models.folders import find_model
+    from localchat.models.heads import is_head
 
-    found = describe(find_model(model))
-    drafts = [pair.draft for pair in pairs_for(model)]
+    source = find_model(model)
+    if not source.gguf and is_head(source.folder):
+        head_words.show(head_words.read(source), as_json=json)
+        return
+    found = describe(source)
+    drafts = [pair.draft for pair in pairs_for(model)] + head_words.made_for(source)
     sizes = _sizes(found.shape) if found.shape else {}
     if json:
         output.emit({**_record(found), "weight_bytes": sizes, "drafts": drafts})
@@ -90,7 +97,7 @@ def _shape_rows(shape: Shape) -> list[tuple[str, str]]:
     layers = f"{len(shape.windows)}" + (f", {sliding} of them with a sliding window" if sliding else "")
     return [
         ("kind", shape.model_type),
-        ("parameters", _count(shape.parameters)),
+        ("parameters", output.count(shape.parameters)),
         ("layers", layers),
         ("longest context", f"{shape.max_context or '?'} tokens"),
     ]
@@ -106,17 +113,9 @@ def pair(
     context: options.Context = None,
     json: options.Json = False,
 ) -> None:
-    """Check whether DRAFT can draft for TARGET, and whether it can pay. Exit code 4 if it cannot be used."""
-    from localchat.models.folders import find_model
-    from localchat.models.pairing import check_pair, read_candidate
-    from localchat.models.plan import Precision
-
+    """Check whether DRAFT, a model or a head, can draft for TARGET, and pay. Exit code 4 if it cannot be used."""
     settings = options.resolve(ctx).settings
-    sides = []
-    for name, typed in ((target, settings.precision), (draft, settings.draft_precision)):
-        chosen = Precision.BF16 if typed == "auto" else Precision(typed)
-        sides.append(read_candidate(name, find_model(name).folder, chosen))
-    result = check_pair(sides[0], sides[1], settings.context)
+    result = _pairing(target, draft, settings)
     if json:
         from localchat.cli.records import record
 
@@ -129,12 +128,56 @@ def pair(
         raise typer.Exit(ModelError.exit_code)
 
 
+def _pairing(target: str, draft: str, settings: Settings) -> Pairing:
+    from localchat.models.choice import drafts_by_head, inspect
+    from localchat.models.folders import find_model
+    from localchat.models.heads import read_head
+    from localchat.models.pairing import check_head, check_pair, read_candidate
+    from localchat.models.plan import Precision
+
+    def candidate(name: str, typed: str) -> Candidate:
+        return read_candidate(name, find_model(name).folder, Precision.BF16 if typed == "auto" else Precision(typed))
+
+    own, source = candidate(target, settings.precision), find_model(draft)
+    side = inspect(find_model(target))
+    if drafts_by_head(source, side):
+        return check_head(own, read_head(source, side))
+    return check_pair(own, candidate(draft, settings.draft_precision), settings.context)
+
+
+@app.command()
+def rm(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A head or draft model that was trained here.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", show_default=False)] = False,
+    json: options.Json = False,
+) -> None:
+    """Remove a head or a draft model that `localchat train` made. What was downloaded or is built in stays."""
+    import shutil
+
+    from localchat.models.folders import find_model, own_folders
+
+    source = find_model(name)
+    if source.folder not in (*own_folders("heads"), *own_folders("models")):
+        raise UsageError(f"{name} was not trained here, so it is not removed.", f"Its files are in {source.folder}.")
+    size = sum(path.stat().st_size for path in source.folder.rglob("*") if path.is_file())
+    if not yes and not typer.confirm(f"Remove {source.folder} ({output.gib(size)})?", err=True):
+        raise typer.Exit(1)
+    try:
+        shutil.rmtree(source.folder)
+    except OSError as error:
+        raise ModelError(f"{source.folder} cannot be removed: {error.strerror}.", "Remove it by hand.") from error
+    if json:
+        output.emit({"removed": name, "folder": str(source.folder), "bytes": size})
+    else:
+        output.line(f"{name} is gone ({output.gib(size)}).")
+
+
 @app.command()
 def pull(
     model: Annotated[str, typer.Argument(metavar="ID", help="A hub id, such as Qwen/Qwen3-0.6B.")],
     json: options.Json = False,
 ) -> None:
-    """Download a model from the hub: safetensors, config and tokenizer, never pickles or code."""
+    """Download a model or a head from the hub: safetensors, config and tokenizer, never pickles or code."""
     from localchat.models.catalog import spec_for
 
     if model.count("/") != 1 or model.startswith((".", "/", "~")):
@@ -154,6 +197,8 @@ def _download(model: str) -> str:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     from localchat.models.folders import weight_files
+    from localchat.models.head_formats import head_files
+    from localchat.models.heads import is_head
 
     http_error: type[BaseException] = HfHubHTTPError.__mro__[1]  # of whichever HTTP library the hub client uses
     try:
@@ -168,12 +213,13 @@ def _download(model: str) -> str:
     except (http_error, OSError) as error:
         raise ModelError(f"{model} was not downloaded: {error}.", _OFFLINE) from error
     try:
-        weight_files(Path(folder))
+        (head_files if is_head(Path(folder)) else weight_files)(Path(folder))
     except LocalchatError as error:
-        raise ModelError(f"{model} was downloaded, but cannot be used: {error.message}", error.hint) from error
+        raise ModelError(f"{model} was downloaded, but cannot be used: {error.message}", _ELSE) from error
     return folder
 
 
+_ELSE = "Its page may have the weights in another form only, such as a pickle; localchat reads safetensors."
 _OFFLINE = "Connect to the network and run it again; what was downloaded is kept. The starter pair needs no network."
 
 

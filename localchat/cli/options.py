@@ -10,7 +10,6 @@ import typer
 
 from localchat import config, paths
 from localchat.config import File, Resolved, Settings
-from localchat.errors import UsageError
 
 if TYPE_CHECKING:
     from localchat.chat.backend import ReplyOptions
@@ -82,15 +81,11 @@ def load_plan(settings: Settings, *, trust_remote_code: bool = False) -> LoadPla
     """What to load.
 
     Raises:
-        UsageError: a way of drafting or a device that does not exist.
+        UsageError: a device that does not exist.
     """
     from localchat.chat import setup
     from localchat.models.devices import check_device
 
-    if settings.draft in ("medusa", "eagle", "mtp"):
-        raise UsageError(
-            f"The drafter {settings.draft} is not part of this version.", "Use off, lookup, model, mixed or a model."
-        )
     check_device(settings.device)
     return setup.load_plan(settings, trust_remote_code=trust_remote_code)
 

@@ -42,6 +42,11 @@ def gib(size: float) -> str:
     return f"{size / GIB:.2f} GiB" if size >= GIB / 10 else f"{size / 2**20:.1f} MiB"
 
 
+def count(parameters: int) -> str:
+    """Parameters in words."""
+    return f"{parameters / 1e9:.1f} B" if parameters >= 1e9 else f"{parameters / 1e6:.1f} M"
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
     """A table on stdout; columns whose name starts with ">" are right-aligned."""
     from rich import box

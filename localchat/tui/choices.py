@@ -8,10 +8,10 @@ from __future__ import annotations
 from localchat.chat.events import Loaded
 from localchat.models.choice import GOOD_CONTEXT
 from localchat.models.memory import GIB, MIB, MemoryPlan, gib
-from localchat.models.offer import QUALITY, Estimate, Item, Key, Row, Stock, tokens
+from localchat.models.offer import QUALITY, Estimate, Item, Key, Row, Stock, drafting, tokens
 from localchat.models.pairing import TYPICAL_ACCEPTANCE, Level
 from localchat.models.plan import LoadPlan, Mode
-from localchat.models.stock import Partners, warnings
+from localchat.models.stock import Partner, Partners, warnings
 from localchat.sanitize import clean
 from localchat.tui.figures import percent, rate, ratio, short_name
 
@@ -95,11 +95,13 @@ _MODES = {
 
 
 def summary(plan: LoadPlan) -> str:
-    """A plan in a few words: "nf4, Qwen3-0.6B + lookup in bf16, 8k context"."""
+    """A plan in a few words: "nf4, Qwen3-0.6B + lookup in bf16, 8k context"; equal precisions are said once."""
     drafts = {"off": "no drafts", "lookup": "lookup", "auto": "drafts by the best there is"}.get(plan.draft)
     if drafts is None:
         more = " + lookup" if plan.draft == "mixed" else ""
-        drafts = f"{short_name(plan.draft_model)}{more} in {plan.draft_precision.value}"
+        own = f" in {plan.draft_precision.value}" if plan.draft_precision is not plan.precision else ""
+        name = "own mtp" if plan.draft_model == plan.model else short_name(plan.draft_model)
+        drafts = f"{name}{more}{own}"
     return f"{plan.precision.value}, {drafts}, {tokens(plan.context)} context"
 
 
@@ -117,21 +119,34 @@ def _draft(item: Item, stock: Stock, partners: Partners) -> str:
     plan, comes_to = item.plan, item.estimate
     if plan.draft == "off":
         return f"Plain decoding: one token a step, {about(comes_to.plain)}."
-    if plan.draft in ("lookup", "auto") or not comes_to.cost_ratio:
+    partner = drafting(stock, plan)[1]
+    if partner is None:
         words = "Drafts are copied from the chat wherever it repeats itself. Costs no memory; pays in code and quotes."
-        return f"{words} {partners.hint}{_left(partners)}".strip()
-    gain = comes_to.drafted / comes_to.plain
-    words = f"A draft step costs {percent(comes_to.cost_ratio)} of a target step, so it"
+        return " ".join(filter(None, (words, partners.hint, _left(partners))))
+    words = f"{_KINDS[partner.kind]} step costs {percent(comes_to.cost_ratio)} of a target step, so it"
     if comes_to.break_even >= 1.0:
         words += " cannot pay and will stay parked."
     else:
-        words += (
-            f" pays if more than {percent(comes_to.break_even)} of the drafts are accepted "
-            f"(at {percent(TYPICAL_ACCEPTANCE)}: {ratio(gain)} plain speed)."
-        )
-    partner = next((one for one in stock.partners if one.side.source.name == plan.draft_model), None)
-    against = [f"{_sentence(found.title)}: {found.detail}" for found in warnings(partner)] if partner else []
+        words += f" pays if more than {percent(comes_to.break_even)} of its guesses are accepted. "
+        words += f"{_accepted(partner)}: {ratio(comes_to.drafted / comes_to.plain)} plain speed."
+    against = [f"{_sentence(found.title)}: {found.detail}" for found in warnings(partner)]
     return clean(" ".join([words, *against]))
+
+
+_KINDS = {
+    "model": "A draft",
+    "medusa": "Medusa heads guess several tokens at once. A",
+    "eagle": "An EAGLE head guesses from the target's own state. A",
+    "mtp": "Layers that were trained to look further ahead. A",
+}
+
+
+def _accepted(partner: Partner) -> str:
+    """The acceptance that a speed is reckoned with."""
+    if not partner.shares:
+        return f"At {percent(TYPICAL_ACCEPTANCE)}"
+    shown = " ".join(f"{100 * share:.0f}" for share in partner.shares[:4])
+    return f"In training {shown} % were, place by place"
 
 
 def _left(partners: Partners) -> str:
@@ -139,7 +154,7 @@ def _left(partners: Partners) -> str:
         return ""
     first = partners.left[0]
     more = f" and {len(partners.left) - 1} more" if len(partners.left) > 1 else ""
-    return clean(f" {short_name(first.name)}{more} cannot draft here: {first.reason}.")
+    return clean(f"{short_name(first.name)}{more} cannot draft here: {first.reason}.")
 
 
 def _sentence(text: str) -> str:

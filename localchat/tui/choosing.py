@@ -72,8 +72,9 @@ class Choosing:
     def _stock(self, model: str) -> Stock:
         partners = self._partners.get(model, Partners()).usable
         loaded = self.desk.loaded
-        if loaded and loaded.plan.model == model and loaded.plan.draft_model and model in self._partners:
-            partners = self._with(partners, loaded.plan.draft_model)
+        if loaded and loaded.plan.model == model and model in self._partners:
+            name = loaded.plan.draft_model
+            partners = self._with(partners, name) if name not in ("", model) else partners
         return Stock(self.machine, self.found.sides, partners, self._pace())
 
     def _with(self, partners: tuple[Partner, ...], name: str) -> tuple[Partner, ...]:

@@ -8,6 +8,7 @@ from localchat.chat.events import Reply, Wrote
 from localchat.engine.types import Origin, Round
 from localchat.tui.figures import MUTED, Line, fit, joined, percent, plain, rate, ratio, wrap
 from localchat.tui.live import round_seconds
+from localchat.tui.sources import source_of
 from localchat.tui.token_text import REJECTED, origin_style, visible
 
 _ORIGINS = frozenset(origin.value for origin in Origin)
@@ -85,9 +86,11 @@ def _where_from(token: Token) -> str:
     round_ = token.wrote.round
     place, number = token.index + 1, round_.index + 1
     if token.origin not in _ORIGINS:
-        source = "Copied by lookup" if token.origin == "lookup" else f"Drafted by {plain(token.origin)}"
-        return f"{source} and accepted: place {place} of the {round_.drafted} drafted in round {number}."
+        told = source_of(token.origin).told
+        return f"{told} and accepted: place {place} of the {round_.drafted} drafted in round {number}."
     if token.origin == Origin.BONUS:
+        if round_.accepted < round_.drafted:
+            return f"The target's own, one more: a branch of the draft of round {number} was right to its end."
         return f"The target's own, one more: all {round_.drafted} drafted in round {number} were accepted."
     if token.origin == Origin.CORRECTION:
         return f"The target's own: in round {number} it wanted another token than the draft at place {place}."

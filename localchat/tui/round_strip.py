@@ -9,21 +9,14 @@ from collections.abc import Sequence
 
 from localchat.engine.types import Round
 from localchat.tui.figures import MUTED, Line, eighths, merged
+from localchat.tui.sources import source_colour
 
-_SOURCES = {"lookup": "$source-lookup", "model": "$source-model", "medusa": "$source-head", "eagle": "$source-head"}
 _CEILINGS = (4, 8, 16, 32, 64)
 """Tokens that a full column may stand for: few steps, so that the scale seldom moves."""
 
 
 _LEAST = 4
 """Eighths of a cell from which on a token is high enough to be told from the next: two of them fill a cell."""
-
-
-def source_colour(source: str) -> str:
-    """The theme's colour of a draft source; muted for none."""
-    if not source:
-        return MUTED
-    return _SOURCES.get(source, "$source-head" if source == "mtp" else "$source-other")
 
 
 def strip_lines(rounds: Sequence[Round], width: int, rows: int) -> list[Line]:

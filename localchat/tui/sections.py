@@ -12,7 +12,8 @@ from localchat.models.memory import MIB, gib
 from localchat.tui import figures
 from localchat.tui.figures import MUTED, Line, cut, duration, fit, percent, rate, ratio, rule, spread, wrap
 from localchat.tui.live import Live, Phase, Standing
-from localchat.tui.round_strip import source_colour, strip_lines
+from localchat.tui.round_strip import strip_lines
+from localchat.tui.sources import source_colour, sources_of
 from localchat.tui.widgets import memory_bar
 
 LABEL = 9
@@ -20,7 +21,6 @@ LABEL = 9
 SHORT, MEDIUM, TALL = 0, 1, 2
 """How much a section may say."""
 _VALUE = 10
-_SOURCES = {"mixed": ("lookup", "model"), "lookup": ("lookup",), "model": ("model",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +138,8 @@ def _axis(count: int, step: int) -> str:
 
 def sources(live: Live, width: int, level: int = SHORT) -> list[Line]:
     """Per source: accepted of drafted, and the rate; then what the target added by itself."""
-    method = live.loaded.plan.draft if live.loaded else ""
     known = dict(live.stats.by_source)
-    names = dict.fromkeys((*_SOURCES.get(method, ()), *known))
+    names = dict.fromkeys((*sources_of(live.loaded), *known))
     lines = [_source(name, known.get(name, SourceCount()), width) for name in names]
     own = live.stats.tokens - live.stats.accepted
     value = f"{own} own" if live.stats.rounds else "–"

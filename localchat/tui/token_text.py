@@ -11,10 +11,12 @@ from localchat.chat.events import Wrote
 from localchat.engine.types import Origin
 from localchat.sanitize import clean
 from localchat.tui.figures import MUTED, Line, plain
-from localchat.tui.round_strip import source_colour
+from localchat.tui.sources import source_colour
 
 _LONGEST = 120
 """Characters of one token that are shown."""
+_REJECTED = 8
+"""Rejected tokens of a round that are shown one by one: a tree has many, and the text is to stay readable."""
 _SIGNS = str.maketrans({"\n": "↵", "\t": "⇥"})
 _OWN = frozenset(origin.value for origin in Origin)
 
@@ -62,7 +64,9 @@ def round_pieces(wrote: Wrote, first: int) -> Iterator[Piece]:
         if wrote.text:
             yield _piece(wrote.text, "", first)
         return
-    rejected = [_piece(text, REJECTED, -1) for text in wrote.rejected]
+    rejected = [_piece(text, REJECTED, -1) for text in wrote.rejected[:_REJECTED]]
+    if (more := len(wrote.rejected) - _REJECTED) > 0:
+        rejected.append(_piece(f" +{more}", MUTED, -1))
     for index, (text, origin) in enumerate(zip(wrote.pieces, origins, strict=True)):
         if origin in _OWN:
             yield from rejected

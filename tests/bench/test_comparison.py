@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from localchat.bench import export, record, runner, words
+from localchat.bench import export, record, report, runner, words
 from localchat.bench.categories import KINDS, Form, choose
 from localchat.bench.chart import Colours, svg
 from localchat.bench.compare import Sameness, Verdict
-from localchat.bench.comparison import Comparison, comparison, race, telling
+from localchat.bench.comparison import Comparison, comparison, race, telling, together
 from localchat.chat.backend import ReplyOptions
 from localchat.chat.conversation import Conversation
 from localchat.chat.events import Loaded
@@ -150,3 +150,34 @@ def test_words_name_the_conditions() -> None:
     assert "exact mode (makes plain 4% slower" in " ".join(words.conditions(exact))
     assert words.ratio(runner.Spread(2.0, 1.5, 2.5), 3) == "2.00× (1.50–2.50)"
     assert words.ratio(runner.Spread(2.0, 2.0, 2.0), 1) == "2.00×"
+
+
+def test_comparisons_with_several_draft_models_stand_together() -> None:
+    """Guards a bench of several loads: kind by kind, each drafter under its draft model's name, plain listed once."""
+    kinds = ("story", "summary")
+    loaded, trial, results, _ = measured(Scripted(), kinds)
+    wholes = [
+        comparison(replace(loaded, draft_name=name), trial, [replace(one, part=name) for one in results], (), 0.0)
+        for name in ("small", "my-eagle")
+    ]
+    whole = together(wholes)
+    assert whole.draft_model == "small, my-eagle"
+    assert [result.category for result in whole.results] == ["story"] * 4 + ["summary"] * 4
+    assert words.method(whole) == "mixed with small, mixed with my-eagle"
+    table = [line[:2] for line in report.rows(whole.results)]
+    assert table[:3] == [("story", "off"), ("story", "mixed · small"), ("story", "mixed · my-eagle")]
+    assert [line[0] for line in table].count("story") == 3
+    columns, lines = report.matrix(whole.results)
+    assert columns == ("kind", ">mixed · small", ">mixed · my-eagle")
+    assert [line[0] for line in lines] == ["story", "summary", "median"]
+    again = record.read(json.dumps(record.record(whole)))
+    assert [result.part for result in again.results] == [result.part for result in whole.results]
+    assert [line[:2] for line in report.rows(wholes[0].results)][1] == ("story", "mixed")
+
+
+def test_records_of_before_know_their_draft_model() -> None:
+    """Guards the history of a version whose results did not name their draft model."""
+    raw = record.record(a_comparison())
+    for result in raw["results"]:
+        del result["draft_model"]
+    assert words.method(record.read(json.dumps(raw))) == "mixed with small"

@@ -173,7 +173,6 @@ def test_control_characters_do_not_reach_the_terminal(run: Run, backend: Scripte
         ("--top-p", "1.5"),
         ("--precision", "fp8"),
         ("--device", "tpu"),
-        ("--draft", "eagle"),
         ("--seed", "-2"),
         ("--json", "--jsonl"),
         ("--profile", "none"),

@@ -60,7 +60,9 @@ class Sized(Scripted):
         )
         plan = replace(settled, mode=Mode.EXACT if plan.mode is Mode.AUTO else plan.mode, force=plan.force)
         title = target.source.title
-        return replace(super().loaded(plan), plan=plan, model_name=title, memory=memory, usage=usage)
+        partner = offer.drafting(stock, plan)[1]
+        kind, done = partner.kind if partner else "", super().loaded(plan)
+        return replace(done, plan=plan, model_name=title, draft_kind=kind, memory=memory, usage=usage)
 
 
 class Stage(App[None]):

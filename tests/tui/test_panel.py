@@ -12,10 +12,11 @@ from textual.strip import Strip
 from localchat.chat.events import Failed, Finished, Loading, Prefilling, Usage, Wrote
 from localchat.engine.types import SourceCount
 from localchat.models.memory import GIB, MIB, MemoryPlan
-from localchat.tui import theme
+from localchat.tui import sections, theme
 from localchat.tui.figures import Line, apportion, duration, fit, joined, rate, ratio, rule, spread, width_of, wrap
 from localchat.tui.live import Live
 from localchat.tui.round_strip import strip_lines
+from localchat.tui.sources import sources_of
 from localchat.tui.widgets import memory_bar
 from localchat.tui.widgets.lines import Lines
 from localchat.tui.widgets.memory_bar import MemoryBar
@@ -317,6 +318,26 @@ def test_many_sources_have_a_row_each() -> None:
     assert "eagle" in text
     assert "6 of 9" in text
     assert "new" in text
+
+
+@pytest.mark.parametrize(
+    ("draft", "kind", "names"),
+    [
+        ("mixed", "eagle", ("lookup", "eagle")),
+        ("mixed", "", ("lookup", "model")),
+        ("medusa", "medusa", ("medusa",)),
+        ("lookup", "", ("lookup",)),
+        ("off", "", ()),
+    ],
+)
+def test_sources_that_may_come_have_a_row(draft: str, kind: str, names: tuple[str, ...]) -> None:
+    """Guards the panel's height: a source has its row before its first draft, so nothing moves when it comes."""
+    live = loaded()
+    assert live.loaded is not None
+    live = replace(live, loaded=replace(live.loaded, plan=replace(live.loaded.plan, draft=draft), draft_kind=kind))
+    assert sources_of(live.loaded) == names
+    rows = ["".join(text for text, _ in line) for line in sections.sources(live, 31)]
+    assert [row.split()[1] for row in rows] == [*names, "target"]
 
 
 def test_a_whole_reply_ends_as_it_was_written() -> None:

@@ -13,12 +13,14 @@ from textual.widgets import Input, OptionList
 
 from localchat import config
 from localchat.chat.events import Failed
+from localchat.models.folders import find_model
 from localchat.models.plan import LoadPlan, Mode, Precision
 from localchat.tui.desk import Desk
 from localchat.tui.screens.no_room import NoRoom
 from localchat.tui.screens.settings import SettingsScreen
 from localchat.tui.widgets.choice_row import ChoiceRow
 from tests.support.shelf import stock_hub
+from tests.support.shelf_heads import put_head
 from tests.tui.stage import BIG, CARD, Sized, Stage, desk
 from tests.tui.support import screen_text, wait_until
 
@@ -329,6 +331,40 @@ async def test_the_mouse_works_too(make: Make) -> None:
     app, screen = settings(make(Sized(machine=CARD)))
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, known(app, screen))
+        await pilot.pause()
         line = next(text for text in screen_text(app).splitlines() if "Precision" in text)
         await pilot.click("#precision", offset=(line.index("nf4") - 1, 0))
         await wait_until(pilot, lambda: app.row("precision") == "nf4")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_a_head_is_chosen_like_a_draft_model(make: Make, hub: Path, home: Path, size: tuple[int, int]) -> None:
+    """Guards heads in the drafting row: named, marked where the target has changed, explained with what was accepted in
+    training; one that does not match is told of; the chosen one is loaded and kept, its precision is the target's."""
+    target = find_model(BIG).folder
+    heads = home / "data" / "heads"
+    put_head(heads / "an-eagle", "eagle", target, name=BIG, acceptance=[[0.71, 0.1], [0.62, 0.1]])
+    put_head(heads / "medusa", "medusa", target, name=BIG, changed=True)
+    put_head(heads / "wrong", "eagle", find_model("Qwen/Qwen3-0.6B").folder, name=BIG)
+    desk = make(Sized(machine=CARD))
+    app, screen = settings(desk)
+    async with app.run_test(size=size) as pilot:
+        await wait_until(pilot, known(app, screen))
+        draft = screen.query_one("#draft", ChoiceRow)
+        draft.focus()
+        await pilot.press("home", "right")
+        await wait_until(pilot, lambda: "wrong cannot draft here: it was made for another size." in app.words("words"))
+        labels = [cell.label for cell in draft.cells]
+        assert labels[4:] == ["an-eagle + lookup", "an-eagle", "! medusa + lookup", "! medusa"]
+        await pilot.press("end")
+        await wait_until(pilot, lambda: "Target has changed: medusa was trained on" in app.words("words"))
+        await pilot.press("left", "left", "left")
+        await wait_until(pilot, lambda: "In training 71 62 % were, place by place" in app.words("words"))
+        assert app.row("draft") == "an-eagle + lookup"
+        assert not screen.query_one("#draft_precision", ChoiceRow).display
+        assert not [line for line in screen_text(app).splitlines() if len(line) > size[0]]
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: "Loaded in" in app.words("told"))
+    assert (desk.plan.draft, desk.plan.draft_model) == ("mixed", "an-eagle")
+    assert desk.resolved.settings.draft_model == "an-eagle"
+    assert "draft_precision =" not in config.read(desk.file.path).text.replace("# draft_precision =", "")

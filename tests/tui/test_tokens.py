@@ -14,7 +14,9 @@ from textual.app import App
 
 from localchat.chat.events import Finished, Wrote
 from localchat.chat.records import Written
+from localchat.engine.types import Origin
 from localchat.tui import explain, theme
+from localchat.tui.figures import MUTED
 from localchat.tui.screens.tokens import TokensScreen
 from localchat.tui.token_text import CORRECTION, REJECTED, Flow, Piece, round_pieces, styled, visible
 from localchat.tui.widgets.token_strip import TokenStrip
@@ -62,6 +64,12 @@ class Reader(App[None]):
         return self.screen.query_one(TokenView)
 
 
+def branching() -> Wrote:
+    """A round of a tree: two accepted to the end of their branch, one beside them rejected."""
+    wrote = a_round(4, "ab", "c", "d")
+    return replace(wrote, round=replace(wrote.round, origins=("model", "model", Origin.BONUS)))
+
+
 def test_a_round_reads_as_it_happened() -> None:
     """Guards the story: accepted tokens underlined, then what was rejected struck through, then the correction."""
     wrote = a_round(0, [" an", " old"], " map", [" hat", " on"], source="lookup")
@@ -71,6 +79,14 @@ def test_a_round_reads_as_it_happened() -> None:
         (" an", copied), (" old", copied), (" hat", REJECTED), (" on", REJECTED), (" map", CORRECTION),
     ]  # fmt: skip
     assert [piece.token for piece in round_pieces(wrote, 7)] == [7, 8, -1, -1, 9]
+
+
+def test_a_tree_keeps_the_text_readable() -> None:
+    """Guards the strip against trees: of many rejected tokens eight are shown, and how many more there were."""
+    shown = list(round_pieces(a_round(0, ["a"], "b", [f" {number}" for number in range(20)], source="eagle"), 0))
+    assert [piece.text for piece in shown] == ["a", *(f" {number}" for number in range(8)), " +12", "b"]
+    assert shown[0].style == "underline $source-head"
+    assert shown[-2].style == MUTED
 
 
 def test_kinds_of_token_differ_without_colour() -> None:
@@ -143,9 +159,11 @@ def test_the_strip_begins_anew_with_each_reply() -> None:
 @pytest.mark.parametrize(
     ("wrote", "index", "words"),
     [
-        (a_round(4, "ab", "c", "d"), 1, "Drafted by model and accepted: place 2 of the 3 drafted in round 5."),
+        (a_round(4, "ab", "c", "d"), 1, "Drafted by the draft model and accepted: place 2 of the 3 drafted in"),
         (a_round(4, "ab", "c", "d"), 2, "in round 5 it wanted another token than the draft at place 3."),
         (a_round(4, "ab", "c"), 2, "one more: all 2 drafted in round 5 were accepted."),
+        (branching(), 2, "one more: a branch of the draft of round 5 was right to its end."),
+        (a_round(4, "a", source="eagle"), 0, "Drafted by the EAGLE head and accepted: place 1 of the 1 drafted"),
         (a_round(4, "a", source="lookup"), 0, "Copied by lookup and accepted: place 1 of the 1 drafted in round 5."),
         (a_round(4), 0, "The target's own: round 5 had no draft."),
     ],

@@ -14,7 +14,7 @@ from localchat.chat.events import Failed
 from localchat.models.choice import Side
 from localchat.models.devices import Machine
 from localchat.models.offer import Key
-from localchat.models.plan import LoadPlan, Mode
+from localchat.models.plan import HEADS, LoadPlan, Mode
 from localchat.models.stock import Found, Partners, find, partners
 from localchat.tui import keeping
 from localchat.tui.choices import beside, notes, size
@@ -110,7 +110,9 @@ class SettingsScreen(SettingsView):
 
     @work(thread=True, exit_on_error=False, group="look")
     def _look_for_partners(self, target: Side, sides: tuple[Side, ...]) -> None:
-        found = partners(target, sides)
+        plan = self.desk.plan
+        named = (plan.draft, plan.draft_model) if plan.model == target.source.name else ()
+        found = partners(target, sides, named)
         self.app.call_from_thread(self._met, target.source.name, found)
 
     def _met(self, model: str, found: Partners) -> None:
@@ -259,6 +261,8 @@ class SettingsScreen(SettingsView):
         settings = keeping.in_profile(self.desk.file, self.desk.resolved, self.profile)
         same = self.profile == self.desk.resolved.profile
         values = keeping.changed(plan, self._reference)
+        if self.desk.loaded is not None and self.desk.loaded.draft_kind in HEADS:
+            values.pop("draft_precision", None)  # it follows the target's
         kept = keeping.keep(
             self.desk.file.path,
             self.desk.resolved,

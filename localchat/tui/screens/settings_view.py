@@ -52,7 +52,8 @@ small reserve for other programs is never planned away.
 
 - **Fit for me**: the fastest, the longest or the most precise that fits; sets all rows below.
 - **Precision**: how the model's weights are stored. Fewer bits: less memory, more speed, a little less precise.
-- **Drafting**: who guesses ahead. It never changes the text in exact mode, only the speed.
+- **Drafting**: who guesses ahead. It never changes the text in exact mode, only the speed. `!` marks a head that was
+  trained for other weights than the model has now.
 - **Context**: how many tokens a conversation may hold; its caches are set aside in full.
 - **Mode**: exact keeps the text the same with and without drafts; fast may differ where two tokens are nearly tied.
 - **Profile**: choices kept under a name; `s` keeps the ones you see.

@@ -28,7 +28,7 @@ from localchat.models.folders import find_model
 from localchat.models.memory import gib
 from localchat.models.offer import Item, tokens
 from localchat.models.plan import STARTER, LoadPlan
-from localchat.models.stock import Found, Left, find, find_guide
+from localchat.models.stock import Found, Left, find, find_guide, with_heads
 from localchat.sanitize import clean
 from localchat.tui import keeping
 from localchat.tui.choices import about
@@ -110,7 +110,7 @@ the one of your home; below you can name any other folder, `.gguf` file or hub i
 
     @work(thread=True, exit_on_error=False)
     def _look_around(self) -> None:
-        found = find(_folders())
+        found = with_heads(find(_folders()))
         self.app.call_from_thread(self._seen, found)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:

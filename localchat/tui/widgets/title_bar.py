@@ -47,7 +47,8 @@ def _target(loaded: Loaded) -> str:
 def _drafting(loaded: Loaded) -> str:
     method = loaded.plan.draft
     if loaded.draft_name and method != "lookup":
-        return f"draft {short_name(loaded.draft_name)}"
+        inside = loaded.draft_name == loaded.model_name
+        return f"draft {loaded.draft_kind if inside else short_name(loaded.draft_name)}"
     return "no draft" if method == "off" else fit(method, 12)
 
 
