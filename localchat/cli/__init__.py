@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from localchat import __version__
-from localchat.cli import ask, bench, chat, chats, compare, config, doctor, fit, models, options, themes
+from localchat.cli import ask, bench, chat, chats, compare, config, doctor, fit, models, options, themes, train
 from localchat.cli.guard import Commands
 from localchat.cli.output import line
 
@@ -60,5 +60,5 @@ def main(
         chat.chat(ctx, last=last, resume=resume, trust_remote_code=trust_remote_code)
 
 
-for group in (ask, compare, bench, models, fit, chats, config, themes, doctor):
+for group in (ask, compare, bench, train, models, fit, chats, config, themes, doctor):
     group.register(app)

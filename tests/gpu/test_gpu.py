@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from localchat.engine.drafters import build
+from localchat.engine.drafters import Parts, build
 from localchat.engine.sampling import noise
 from localchat.engine.target import Target
 from localchat.engine.types import Sampling
@@ -40,7 +40,7 @@ def test_noise_is_the_same_on_every_device() -> None:
 @pytest.mark.parametrize("setting", range(len(SETTINGS)))
 def test_equality_in_float64(pair: tuple[Target, Target], setting: int) -> None:
     """Guards losslessness with device tensors in every place where the CPU run has none."""
-    found = compare(*pair, prompts(4), range(2), 24, SETTINGS[setting : setting + 1])
+    found = compare(pair[0], Parts(*pair), prompts(4), range(2), 24, SETTINGS[setting : setting + 1])
     assert found.differences == ()
     assert found.accepted
 
@@ -56,7 +56,7 @@ def test_exact_mode(precision: Precision) -> None:
 def test_one_synchronisation_per_round(pair: tuple[Target, Target]) -> None:
     """Guards the GPU pipeline: outside the forwards only the round's read-back waits for the device."""
     target, draft = pair
-    drafter = build("model", draft)
+    drafter = build("model", Parts(draft=draft))
     write(target, drafter, prompts(1)[0], Sampling(seed=1), 4)
     torch.cuda.set_sync_debug_mode("warn")
     try:

@@ -87,11 +87,12 @@ def turns(session: Session, count: int = 10) -> None:
     options = ReplyOptions(Sampling(temperature=0.0), max_tokens=60)
     engine = session._engine
     assert engine is not None
-    assert engine.draft is not None
+    draft = engine.parts.draft
+    assert draft is not None
     before = 0
     for turn in range(count):
         talk = talk.user(("What is a draft model?", "And what is a round?", "Why is it fast?")[turn % 3])
-        held = len(engine.draft.tokens)
+        held = len(draft.tokens)
         answer, _ = reply(session, talk, options)
         talk = talk.assistant(answer.text)
         firsts.append(answer.first_token_seconds)

@@ -1,0 +1,1 @@
+"""Training a drafting network for the user's own target, on the user's own machine. Start with `plan.py`."""

@@ -1,0 +1,242 @@
+"""The training loop: AdamW, a rate that rises, stays and falls, and steps that survive a lack of memory."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from localchat.errors import FitError, GenerationError
+from localchat.train.batches import Batches, Row, grouped
+from localchat.train.checkpoint import Progress
+from localchat.train.pupil import Pupil
+from localchat.train.unroll import Marks
+
+WARM_UP = 100
+"""Steps in which the rate rises."""
+FALL = 0.4
+"""Last part of the training in which the rate falls to nothing: most of the gain comes there."""
+JUDGEMENTS = 20
+"""Times it is judged in the time it was given."""
+PATIENCE = 3
+"""So many judgements in a row that are no better than the one before them make the rate fall."""
+EARLY = 0.2
+"""First part of the training in which a lack of gains means nothing."""
+_GAIN = 0.005
+"""Better is at least this part more tokens per round."""
+_SMOOTH = 0.98
+
+T = TypeVar("T")
+
+
+class Loop:
+    """One training in this process; its state is `progress`, the pupil's parameters and the optimizer's moments.
+
+    Args:
+        pupil: what is trained.
+        batches: in their order.
+        rate: highest learning rate.
+        seconds: for the whole training.
+        device: on which it runs.
+        seed: of anything random in a step.
+    """
+
+    def __init__(
+        self, pupil: Pupil, batches: Batches, rate: float, seconds: float, device: torch.device, seed: int
+    ) -> None:
+        self.pupil, self.batches, self.device = pupil, batches, device
+        self.progress = Progress()
+        self.notes: list[str] = []
+        """What the user should know; whoever says it empties the list."""
+        self._rate, self._seconds, self._seed = rate, seconds, seed
+        named = pupil.module.named_parameters()
+        self.parameters = {name: value for name, value in named if value.requires_grad}
+        groups = [
+            {
+                "params": [value for value in self.parameters.values() if (value.dim() > 1) is decays],
+                "weight_decay": decay,
+            }
+            for decays, decay in ((True, 0.01), (False, 0.0))
+        ]
+        self._optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95), fused=True)
+
+    @property
+    def left(self) -> float:
+        """Seconds until the end, if nothing is learnt that ends it earlier."""
+        return max(0.0, self._end() - self.progress.seconds)
+
+    @property
+    def done(self) -> bool:
+        """The rate has fallen to nothing."""
+        return self.progress.ending > 0 and self.left == 0
+
+    @property
+    def share(self) -> float:
+        """How much of the training is done, 0 to 1."""
+        return min(1.0, self.progress.seconds / self._end())
+
+    @property
+    def reason(self) -> str:
+        """Why it ends, as a sentence."""
+        early = self._end() < self._seconds
+        return "Acceptance on held-out text no longer rose." if early else "The time was up."
+
+    def _end(self) -> float:
+        # What falls early falls for as long as it would have at the end of a training of that length.
+        begun = self.progress.ending
+        return min(self._seconds, begun / (1 - FALL)) if begun else self._seconds
+
+    def factor(self) -> float:
+        """Part of the highest rate that this step has."""
+        progress = self.progress
+        if not progress.ending and progress.seconds >= (1 - FALL) * self._seconds:
+            progress.ending = progress.seconds
+        rising = min(1.0, (progress.step + 1) / WARM_UP)
+        if not progress.ending:
+            return rising
+        return rising * self.left / max(self._end() - progress.ending, 1e-9)
+
+    def step(self) -> None:
+        """One step.
+
+        Raises:
+            FitError: memory does not suffice for a single row.
+            GenerationError: the loss is no number any more.
+        """
+        begun, progress = time.monotonic(), self.progress
+        rows = self.batches[progress.step]
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._rate * self.factor()
+        value = self._with_room(rows, self._gradients)
+        if not math.isfinite(value):
+            raise GenerationError("Training failed: the loss is no number any more.", "Try another --seed.")
+        torch.nn.utils.clip_grad_norm_(self.parameters.values(), 1.0)
+        self._optimizer.step()
+        progress.step += 1
+        progress.tokens += sum(map(len, rows))
+        progress.loss = value if progress.step == 1 else _SMOOTH * progress.loss + (1 - _SMOOTH) * value
+        progress.seconds += time.monotonic() - begun
+
+    def _gradients(self, parts: Sequence[Sequence[Row]]) -> float:
+        """Leave the gradients of a batch, computed part by part, and return its loss."""
+        torch.manual_seed(self._seed * 1_000_003 + self.progress.step)
+        self._optimizer.zero_grad()
+        count, total = sum(map(len, parts)), 0.0
+        for part in parts:
+            with torch.autocast(self.device.type, dtype=torch.bfloat16):
+                loss = self.pupil.loss(self._tensor(part)) * (len(part) / count)
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+        return total
+
+    def _marks(self, parts: Sequence[Sequence[Row]]) -> Marks:
+        marks = Marks()
+        for part in parts:
+            with torch.autocast(self.device.type, dtype=torch.bfloat16):
+                marks += self.pupil.judge(self._tensor(part))
+        return marks
+
+    def _with_room(self, rows: Sequence[Row], work: Callable[[Sequence[Sequence[Row]]], T]) -> T:
+        """Work on a batch in as many parts as memory asks for: where it runs out, in twice as many from then on."""
+        while True:
+            size = -(-len(rows) // self.progress.parts)
+            try:
+                return work([rows[start : start + size] for start in range(0, len(rows), size)])
+            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+                if not lacks_memory(error):
+                    raise
+            if size == 1:
+                raise FitError(
+                    "Memory ran out while training, even with one text at a time.",
+                    "Close other programs, use --precision nf4, or choose a smaller target.",
+                )
+            self._optimizer.zero_grad()
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            self.progress.parts *= 2
+            self.notes.append(
+                f"Memory ran out: from now on {-(-size // 2)} texts are computed at a time instead of {size}."
+            )
+
+    def _tensor(self, rows: Sequence[Row]) -> Tensor:
+        return torch.tensor(rows, device=self.device)
+
+    def judge(self, rows: Sequence[Row], tokens: int) -> Marks:
+        """How the pupil does on rows, in batches of so many tokens; the time counts as training."""
+        begun, marks = time.monotonic(), Marks()
+        for batch in grouped(rows, tokens):
+            marks += self._with_room(batch, self._marks)
+        self.progress.seconds += time.monotonic() - begun
+        return marks
+
+    def judged(self, value: float) -> bool:
+        """Take note of a judgement in tokens per round. Returns whether it is the best so far."""
+        progress = self.progress
+        better = value > max((judged for _, judged in progress.judged), default=0.0)
+        progress.judged.append((progress.seconds, value))
+        values = [judged for seconds, judged in progress.judged if seconds >= EARLY * self._seconds]
+        last = values[-PATIENCE - 1 :]
+        if len(last) > PATIENCE and max(last[1:]) < (1 + _GAIN) * last[0]:
+            progress.ending = progress.ending or progress.seconds
+        return better
+
+    @property
+    def due(self) -> bool:
+        """It is time for a judgement."""
+        last = self.progress.judged[-1][0] if self.progress.judged else 0.0
+        return self.progress.seconds - last >= self._seconds / JUDGEMENTS or (
+            self.done and self.progress.seconds > last
+        )
+
+    def begin(self, tokens: int) -> None:
+        """Let the pupil start from about so many tokens of its texts; the time counts as training."""
+        begun = time.monotonic()
+
+        def first() -> Iterator[Tensor]:
+            seen = 0
+            for number in range(self.batches.count):
+                rows = self.batches[number]
+                yield self._tensor(rows)
+                if (seen := seen + sum(map(len, rows))) >= tokens:
+                    return
+
+        self.pupil.begin(first())
+        self.progress.seconds += time.monotonic() - begun
+
+    def state(self) -> dict[str, Tensor]:
+        """Values and moments of the parameters, and what else there is to the pupil."""
+        tensors = {f"value.{name}": value for name, value in self._values().items()}
+        for name, value in self.parameters.items():
+            tensors |= {f"{key}.{name}": moment for key, moment in self._optimizer.state.get(value, {}).items()}
+        return tensors
+
+    def _values(self) -> dict[str, Tensor]:
+        """Everything but what belongs to the target."""
+        frozen = {name for name, value in self.pupil.module.named_parameters() if not value.requires_grad}
+        return {name: value for name, value in self.pupil.module.state_dict().items() if name not in frozen}
+
+    def restore(self, tensors: Mapping[str, Tensor], progress: Progress) -> bool:
+        """Go on from an earlier state; False if it is not one of this network."""
+        values = self._values()
+        for name, value in values.items():
+            found = tensors.get(f"value.{name}")
+            if found is None or found.shape != value.shape:
+                return False
+        for name, value in values.items():
+            value.copy_(tensors[f"value.{name}"])
+        for name, value in self.parameters.items():
+            if f"step.{name}" in tensors:
+                keys = ("step", "exp_avg", "exp_avg_sq")
+                self._optimizer.state[value] = {key: tensors[f"{key}.{name}"].to(value.device) for key in keys}
+        self.progress = progress
+        return True
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """True for what torch raises where memory runs out."""
+    words = ("can't allocate memory", "out of memory", "not enough memory")
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(part in str(error) for part in words)
