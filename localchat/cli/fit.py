@@ -100,9 +100,9 @@ def _draft_name(model: str, side: Side | None, draft: str, draft_model: str) -> 
     """
     from localchat.models.catalog import pairs_for
     from localchat.models.choice import drafting
-    from localchat.models.plan import HEADS, METHODS, LoadPlan
+    from localchat.models.plan import ALONE, HEADS, METHODS, LoadPlan
 
-    if draft in ("off", "lookup"):
+    if draft in ALONE:
         return ""
     if name := draft_model or (draft if draft not in (*METHODS, "auto") else ""):
         return name

@@ -23,7 +23,7 @@ from localchat.models.memory import (
     gib,
     plan_memory,
 )
-from localchat.models.plan import HEADS, METHODS, LoadPlan, Precision
+from localchat.models.plan import ALONE, HEADS, METHODS, LoadPlan, Precision
 from localchat.models.quantization import candidates, repacks
 
 DEFAULT_CONTEXT = 8192
@@ -76,7 +76,7 @@ def drafting(plan: LoadPlan, target: Side) -> tuple[str, Source | None]:
     Raises:
         ModelError: what the plan names, or needs, is not on this machine.
     """
-    if plan.draft in ("off", "lookup"):
+    if plan.draft in ALONE:
         return plan.draft, None
     method = plan.draft if plan.draft in METHODS else "mixed"
     name = plan.draft_model or (plan.draft if plan.draft not in (*METHODS, "auto") else "")

@@ -19,7 +19,7 @@ from localchat.models.folders import STARTER_DRAFT
 from localchat.models.memory import LEAST_CONTEXT, Change, MemoryPlan, Request, cheaper, default_reserve, plan_memory
 from localchat.models.pace import Pace, gain
 from localchat.models.pairing import ROW_COST
-from localchat.models.plan import HEADS, METHODS, LoadPlan, Mode, Precision
+from localchat.models.plan import ALONE, HEADS, METHODS, LoadPlan, Mode, Precision
 from localchat.models.quantization import candidates, repacks
 from localchat.models.stock import Partner
 
@@ -157,7 +157,7 @@ def concrete(stock: Stock, plan: LoadPlan) -> LoadPlan:
 
 def drafting(stock: Stock, plan: LoadPlan) -> tuple[str, Partner | None]:
     """The method and the draft model or head of a plan that may still say "auto" or name one of them as its method."""
-    if plan.draft in ("off", "lookup"):
+    if plan.draft in ALONE:
         return plan.draft, None
     kind = plan.draft if plan.draft in ("model", *HEADS) else ""
     name = plan.draft_model or (plan.draft if plan.draft not in ("auto", *METHODS) else "")

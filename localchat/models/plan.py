@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from localchat.engine.drafters import DRAFTERS
+
 
 class Precision(StrEnum):
     """How weights are stored."""
@@ -28,12 +30,15 @@ class Mode(StrEnum):
 STARTER = "starter"
 """Name of the built-in pair."""
 
-HEADS = ("medusa", "eagle", "mtp")
+HEADS = tuple(entry.needs_head for entry in DRAFTERS.values() if entry.needs_head)
 """Kinds of drafting heads: networks that read the target's own hidden states."""
 
-METHODS = ("off", "lookup", "model", "mixed", *HEADS)
+METHODS = tuple(DRAFTERS)
 """Drafting methods; any other value of `draft` names a draft model or a head (hub id, folder, name of a trained one)
 and means mixed with it."""
+
+ALONE = tuple(name for name, entry in DRAFTERS.items() if entry.alone)
+"""Those that need neither."""
 
 
 @dataclass(frozen=True, slots=True)

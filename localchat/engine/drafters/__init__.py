@@ -32,6 +32,13 @@ class Entry:
     needs_model: bool = False
     needs_head: str = ""
     """The kind of head it needs."""
+    needs_either: bool = False
+    """It goes with a draft model or a head of any kind."""
+
+    @property
+    def alone(self) -> bool:
+        """It needs nothing but the text."""
+        return not (self.needs_model or self.needs_head or self.needs_either)
 
 
 DRAFTERS = {
@@ -41,7 +48,7 @@ DRAFTERS = {
     "medusa": Entry("medusa:Medusa", "Medusa: heads that guess several positions at once", needs_head="medusa"),
     "eagle": Entry("eagle:Eagle", "EAGLE: a layer that guesses the target's next states", needs_head="eagle"),
     "mtp": Entry("mtp:Mtp", "MTP: the target's own layers for the tokens after the next", needs_head="mtp"),
-    "mixed": Entry("mixed:Mixed", "Mixed: lookup or what else drafts, whichever pays more"),
+    "mixed": Entry("mixed:Mixed", "Mixed: lookup or what else drafts, whichever pays more", needs_either=True),
 }
 
 
