@@ -26,6 +26,8 @@ class Progress:
     step: int = 0
     seconds: float = 0.0
     """Spent on it, over all resumptions."""
+    pace: float = 0.0
+    """Seconds a token of a step takes, a moving average."""
     tokens: int = 0
     loss: float = 0.0
     """Moving average."""

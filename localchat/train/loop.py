@@ -28,7 +28,7 @@ EARLY = 0.2
 """First part of the training in which a lack of gains means nothing."""
 _GAIN = 0.005
 """Better is at least this part more tokens per round."""
-_SMOOTH = 0.98
+_SMOOTH, _SMOOTH_PACE = 0.98, 0.9
 
 T = TypeVar("T")
 
@@ -53,6 +53,7 @@ class Loop:
         self.notes: list[str] = []
         """What the user should know; whoever says it empties the list."""
         self._rate, self._seconds, self._seed = rate, seconds, seed
+        self._rereading, self._asks_again = 0, False
         named = pupil.module.named_parameters()
         self.parameters = {name: value for name, value in named if value.requires_grad}
         groups = [
@@ -119,7 +120,19 @@ class Loop:
         progress.step += 1
         progress.tokens += sum(map(len, rows))
         progress.loss = value if progress.step == 1 else _SMOOTH * progress.loss + (1 - _SMOOTH) * value
-        progress.seconds += time.monotonic() - begun
+        self._count(time.monotonic() - begun, sum(map(len, rows)))
+
+    def _count(self, seconds: float, tokens: int) -> None:
+        """Count a step's time. After an interruption texts have to be read again: until all are, a step counts no more
+        than it did before."""
+        progress = self.progress
+        if self._rereading and progress.pace:
+            self._rereading -= 1
+            seconds = min(seconds, progress.pace * tokens)
+        else:
+            old = progress.pace or seconds / tokens
+            progress.pace = _SMOOTH_PACE * old + (1 - _SMOOTH_PACE) * seconds / tokens
+        progress.seconds += seconds
 
     def _gradients(self, parts: Sequence[Sequence[Row]]) -> float:
         """Leave the gradients of a batch, computed part by part, and return its loss."""
@@ -166,11 +179,15 @@ class Loop:
         return torch.tensor(rows, device=self.device)
 
     def judge(self, rows: Sequence[Row], tokens: int) -> Marks:
-        """How the pupil does on rows, in batches of so many tokens; the time counts as training."""
+        """How the pupil does on rows, in batches of so many tokens.
+
+        The time counts as training, unless the target had to be asked again after an interruption.
+        """
         begun, marks = time.monotonic(), Marks()
         for batch in grouped(rows, tokens):
             marks += self._with_room(batch, self._marks)
-        self.progress.seconds += time.monotonic() - begun
+        self.progress.seconds += 0.0 if self._asks_again else time.monotonic() - begun
+        self._asks_again = False
         return marks
 
     def judged(self, value: float) -> bool:
@@ -233,6 +250,7 @@ class Loop:
                 keys = ("step", "exp_avg", "exp_avg_sq")
                 self._optimizer.state[value] = {key: tensors[f"{key}.{name}"].to(value.device) for key in keys}
         self.progress = progress
+        self._rereading, self._asks_again = self.batches.count, True
         return True
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,13 +11,14 @@ from localchat.chat import session as chat
 from localchat.chat.backend import ReplyOptions
 from localchat.chat.conversation import Conversation
 from localchat.chat.events import Failed, Finished, Loaded, Reply
-from localchat.engine.drafters import Parts
+from localchat.engine.drafters import DRAFTERS, Parts
 from localchat.engine.drafters.features import FeatureDrafter
 from localchat.engine.types import Sampling
 from localchat.models.loader import LoadedModels, load
 from localchat.models.plan import LoadPlan, Mode
 from tests.support.tiny_heads import tiny_head
 
+Progress = Callable[[str, int, int], None]
 QUESTION = Conversation.begin().user("What is a draft model?")
 
 
@@ -29,23 +29,23 @@ def reply(session: chat.Session, talk: Conversation, options: ReplyOptions) -> R
     return last.reply
 
 
-@pytest.fixture(params=["medusa", "eagle", "eagle3", "mtp"])
-def session(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> chat.Session:
+@pytest.fixture(scope="module", params=["medusa", "eagle3", "mtp"])
+def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[chat.Session]:
     """The starter target with a head of random weights."""
-    monkeypatch.setenv("LOCALCHAT_HOME", str(tmp_path))
 
-    def with_head(
-        plan: LoadPlan, progress: Callable[[str, int, int], None], width: int, memory: object
-    ) -> LoadedModels:
+    def with_head(plan: LoadPlan, progress: Progress, width: int, memory: object) -> LoadedModels:
         models = load(replace(plan, draft="off"), progress, width)
         return replace(models, head=tiny_head(request.param, models.target_model))
 
-    monkeypatch.setattr(chat, "load", with_head)
-    session = chat.Session()
-    loaded = list(session.load(LoadPlan(mode=Mode.EXACT, context=512)))[-1]
-    assert isinstance(loaded, Loaded), loaded
-    assert loaded.draft_kind == request.param.rstrip("3")
-    return session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCALCHAT_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setattr(chat, "load", with_head)
+        session = chat.Session()
+        loaded = list(session.load(LoadPlan(mode=Mode.EXACT, context=512)))[-1]
+        assert isinstance(loaded, Loaded), loaded
+        assert loaded.draft_kind == request.param.rstrip("3")
+        yield session
+    session.close()
 
 
 def test_two_turns_with_a_head_are_those_without(session: chat.Session) -> None:
@@ -54,7 +54,7 @@ def test_two_turns_with_a_head_are_those_without(session: chat.Session) -> None:
     engine = session._engine
     assert engine is not None
     kind = engine.info.draft_kind
-    assert set(engine.drafters) == {"off", "lookup", "mixed", kind}
+    assert set(engine.drafters) == {name for name, entry in DRAFTERS.items() if entry.alone} | {"mixed", kind}
     assert engine.info.plan.draft == "off"
     assert kind in dict(engine.governor.timings.draft), "its step was measured"
     texts = []

@@ -72,7 +72,7 @@ def words(draft: Draft) -> list[list[int]]:
 def test_every_node_follows_what_it_was_drafted_after() -> None:
     """Guards the bookkeeping of trees: a node's path is the path its network row had, the likeliest path comes first,
     and an accepted path is kept by the rows that hold it."""
-    network = Fake((0.5, 0.3, 0.2))
+    network = Fake((0.4, 0.35, 0.25))
     found = grown(network, generous(40), 3)
     paths = words(found.draft)
     assert len({tuple(path) for path in paths}) == len(paths) == len(found.draft) == 3 + 9 + 12
@@ -94,6 +94,13 @@ def test_a_certain_network_makes_a_chain_and_a_doubtful_one_a_tree() -> None:
     assert len(doubtful) > max(depths(doubtful.parents))
     assert not grown(Fake((0.6, 0.3, 0.1)), priced(0.005, 0.1)).draft.is_chain
     assert grown(Fake((0.6, 0.3, 0.1)), priced(0.4, 0.01)).draft.is_chain, "rows are dear here"
+
+
+def test_an_unlikely_path_is_not_gone_on_from() -> None:
+    """Guards the price of a level: rows that hardly ever come true are not computed, though they may be verified."""
+    network = Fake((0.9, 0.06, 0.04))
+    assert len(grown(network, generous(40), 3).draft) == 9
+    assert len(network.rows) == 2
 
 
 def test_nothing_is_drafted_after_an_end() -> None:

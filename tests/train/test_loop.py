@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 
 from localchat.errors import FitError, GenerationError
 from localchat.train.loop import FALL, PATIENCE, WARM_UP, Loop
+from localchat.train.unroll import Marks
 from tests.train.support import Line, loop, rows
 
 
@@ -55,6 +58,34 @@ def test_going_on_changes_nothing() -> None:
         cut.step()
     assert equal(whole, cut)
     assert whole.progress.loss == cut.progress.loss
+
+
+def test_an_interruption_costs_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against less learning for each interruption: reading all texts again takes time that is not training."""
+    clock, cost = [0.0], [1.0]
+
+    class Slow(Line):
+        def loss(self, tokens: torch.Tensor) -> torch.Tensor:
+            clock[0] += cost[0]
+            return super().loss(tokens)
+
+        def judge(self, tokens: torch.Tensor) -> Marks:
+            clock[0] += cost[0]
+            return super().judge(tokens)
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    one = loop(Slow())
+    for _ in range(4):
+        one.step()
+    again, cost[0] = loop(Slow()), 5.0
+    assert again.restore(one.state(), one.progress)
+    again.judge(rows(4), 64)
+    for _ in range(again.batches.count):
+        again.step()
+    assert again.progress.seconds == pytest.approx(4.0 + again.batches.count)
+    again.step()
+    again.judge(rows(4), 64)
+    assert again.progress.seconds == pytest.approx(4.0 + again.batches.count + 10.0)
 
 
 def test_a_state_of_another_network_is_refused() -> None:

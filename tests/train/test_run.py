@@ -110,14 +110,14 @@ def test_the_target_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_pausing_and_going_on(tmp_path: Path) -> None:
     """Guards against a pause that loses what was learnt, and against a head that is offered half trained."""
-    plan = tiny_plan(tmp_path, minutes=0.03)
+    plan = tiny_plan(tmp_path, minutes=10.0)  # ends by the pause, however slow the machine
     first = run(plan, after(8))
     assert isinstance(first[-1], Paused)
     assert not (data_dir() / "heads").exists()
     second = run(plan, after(8))
     assert isinstance(second[-1], Paused)
     assert second[-1].seconds > first[-1].seconds
-    last = run(plan)
+    last = run(tiny_plan(tmp_path))
     began = next(event for event in last if isinstance(event, Began))
     assert began.resumed_seconds == second[-1].seconds
     assert finished(last).seconds >= began.resumed_seconds
@@ -132,7 +132,7 @@ def test_pausing_and_going_on(tmp_path: Path) -> None:
 )
 def test_another_target_or_other_data(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     """Guards against going on with a head for weights that are no longer there, or with another order of texts."""
-    assert isinstance(run(tiny_plan(tmp_path), after(4))[-1], Paused)
+    assert isinstance(run(tiny_plan(tmp_path, minutes=10.0), after(4))[-1], Paused)
     if change.pop("model", False):
         save_tiny(tmp_path / "target", layers=3, seed=9)
     events = run(tiny_plan(tmp_path, **change))
@@ -143,7 +143,7 @@ def test_another_target_or_other_data(tmp_path: Path, change: dict[str, Any], wo
 
 def test_a_full_disk_while_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against the end of a training, or the loss of its last state, because the disk is full for a while."""
-    plan = tiny_plan(tmp_path, minutes=0.03)
+    plan = tiny_plan(tmp_path, minutes=10.0)
     run(plan, after(8))
     state = data_dir() / "training" / "tiny" / "checkpoint.safetensors"
     before = state.read_bytes()
@@ -159,7 +159,7 @@ def test_a_full_disk_while_training(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert isinstance(paused[-1], Paused)
     assert any("No space left" in note and "the last one is kept" in note for note in notes(paused))
     assert state.read_bytes() == before
-    end = finished(run(plan))
+    end = finished(run(tiny_plan(tmp_path)))
     with safe_open(end.folder / "model.safetensors", "pt") as file:
         assert file.keys()
 

@@ -48,7 +48,6 @@ DRAFTERS = {
     "medusa": Entry("medusa:Medusa", "Medusa: heads that guess several positions at once", needs_head="medusa"),
     "eagle": Entry("eagle:Eagle", "EAGLE: a layer that guesses the target's next states", needs_head="eagle"),
     "mtp": Entry("mtp:Mtp", "MTP: the target's own layers for the tokens after the next", needs_head="mtp"),
-    "counts": Entry("counts:Counts", "Counts: what most often followed the last two tokens"),
     "mixed": Entry("mixed:Mixed", "Mixed: lookup or what else drafts, whichever pays more", needs_either=True),
 }
 

@@ -22,6 +22,8 @@ BEAM = 4
 """Most nodes of a level that are gone on from."""
 CHILDREN = 3
 """Tokens that may follow each."""
+LIKELY = 0.1
+"""A path beside the likeliest one must have this chance, by the network's own word, to be gone on from."""
 
 
 class Network(Protocol):
@@ -136,7 +138,8 @@ class _Tree:
 
     def go_on(self, front: Sequence[int]) -> tuple[Tensor, list[int]]:
         """The likeliest of these nodes of the last level get rows: their ids, and the rows that these follow."""
-        self._front, before = sorted(front, key=lambda node: -self._alive[node])[:BEAM], self._front
+        before, ranked = self._front, sorted(front, key=lambda node: -self._alive[node])[:BEAM]
+        self._front = ranked[:1] + [node for node in ranked[1:] if self._alive[node] >= LIKELY]
         level = self._levels[-1]
         at = [node - (len(self.parents) - len(level)) for node in self._front]
         ids = level[upload(at, level.device)] if len(level) > 1 else level
