@@ -303,7 +303,7 @@ async def test_a_long_chat_mounts_few_messages_and_pages(make_app: MakeApp, stor
         await pilot.pause()
         numbers = [turn.node.text for turn in transcript.turns]
         assert numbers == [f"message number {number}" for number in range(60, 100)]
-        assert transcript.scroll_y > 0
+        await wait_until(pilot, lambda: transcript.scroll_y > 0)
 
 
 async def test_the_reader_who_scrolled_up_stays_there(make_app: MakeApp, store: Store) -> None:
