@@ -99,7 +99,8 @@ class Session:
         drafters = {name: build(name, parts) for name in DRAFTERS if suits(name, parts)}
         choose_threads(target, _THREADS)
         file = timings_file(_fingerprint(models))
-        timings = best(read_timings(file), measure(target, drafters, MAX_WIDTH))
+        sources = {name: one for name, one in drafters.items() if not DRAFTERS[name].needs_either}
+        timings = best(read_timings(file), measure(target, sources, MAX_WIDTH))
         keep_timings(file, timings)
         width, cost = exact_width(timings, models)
         target.fixed_width = width

@@ -39,6 +39,14 @@ class PackedLinear(nn.Module):
         return result
 
 
+def plain_weight(linear: nn.Module) -> Tensor:
+    """The weight [out, in] of a linear layer, packed or not."""
+    if isinstance(linear, PackedLinear):
+        return linear.unpacked()
+    assert isinstance(linear.weight, Tensor)
+    return linear.weight.detach()
+
+
 def pack(model: nn.Module) -> int:
     """Replace every bf16 linear layer on the CPU, in place.
 

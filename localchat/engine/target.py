@@ -15,7 +15,7 @@ from localchat.engine.attention import NAME, attend
 from localchat.engine.cache import Cache, Step
 from localchat.engine.head_config import FINAL
 from localchat.engine.layers import Attend
-from localchat.engine.packed import PackedLinear
+from localchat.engine.packed import plain_weight
 from localchat.engine.sizes import PREFILL_CHUNK, padded
 from localchat.engine.traffic import upload
 from localchat.engine.types import ROOT, Draft, Tapped, common_prefix
@@ -45,6 +45,12 @@ def layer_windows(config: Any) -> list[int | None]:
     if kinds is None:
         return [window] * config.num_hidden_layers
     return [window if kind == "sliding_attention" else None for kind in kinds]
+
+
+def decoder_layers(model: Any) -> Sequence[nn.Module]:
+    """The decoder layers of a transformers model, the first one first."""
+    lists = (part for part in model.modules() if isinstance(part, nn.ModuleList))
+    return list(next(part for part in lists if len(part) == model.config.get_text_config().num_hidden_layers))
 
 
 class Target:
@@ -95,8 +101,7 @@ class Target:
         for hook in self._hooks:
             hook.remove()
         self._prompt_rows, self._prompt_taps, self._tapped = rows, [], []
-        lists = [m for m in self.model.modules() if isinstance(m, nn.ModuleList)]
-        blocks = next(m for m in lists if len(m) == self.config.num_hidden_layers)
+        blocks = decoder_layers(self.model) if layers else ()
         self._hooks = []
         for place, layer in enumerate(layers):
             module = self.model.base_model if layer == FINAL else blocks[layer]
@@ -126,8 +131,7 @@ class Target:
         if self.banned is not None:
             banned = set(self.banned.tolist())
             ids, self.banned = [token for token in ids if token not in banned], None
-        head = self._head
-        weight = head.unpacked() if isinstance(head, PackedLinear) else head.weight.detach()
+        weight = plain_weight(self._head)
         self.head_ids = torch.tensor(list(ids), device=self.device)
         small = nn.Linear(weight.shape[1], len(ids), bias=False, device=self.device, dtype=weight.dtype)
         small.weight.data = weight[self.head_ids].clone()

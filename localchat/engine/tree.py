@@ -24,6 +24,12 @@ def ancestors(parents: Sequence[int], node: int) -> list[int]:
     return path[::-1]
 
 
+def pruned(parents: Sequence[int], keep: Sequence[int]) -> tuple[int, ...]:
+    """Parents of the nodes that are kept (ascending, each with its ancestors), as places among these."""
+    place = {node: at for at, node in enumerate((ROOT, *keep), start=ROOT)}
+    return tuple(place[parents[node]] for node in keep)
+
+
 def visible(parents: Sequence[int]) -> list[list[bool]]:
     """Which of these rows each row attends to: its ancestors and itself, [rows][rows] booleans."""
     seen: list[list[bool]] = []

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from localchat.engine.head_config import HeadConfig
 from localchat.engine.heads import AnyHead, Eagle, build
-from localchat.engine.packed import PackedLinear, pack
+from localchat.engine.packed import pack, plain_weight
 from localchat.engine.target import Block
 from localchat.errors import ModelError
 from localchat.models.ahead import ahead_name
@@ -54,7 +54,7 @@ def read_weights(head: HeadSide, model: Any, vocabulary: int, dtype: torch.dtype
                 state[name] = state[name][order]
     embed, output = model.get_input_embeddings(), model.get_output_embeddings()
     config = _sharing(config, state, embed)
-    rows = _weight(output)[ids].clone() if ids is not None and not config.own_output else None
+    rows = plain_weight(output)[ids].clone() if ids is not None and not config.own_output else None
     with _fresh(dtype, device):
         blocks = [Block(model, step) for step in range(config.depth)] if config.kind == "mtp" else []
         network = build(config, embed, output, rows, ids, blocks)
@@ -123,11 +123,6 @@ def _sharing(config: HeadConfig, state: dict[str, Tensor], embed: nn.Module) -> 
         return config
     del state["embed_tokens.weight"]
     return replace(config, own_embedding=False)
-
-
-def _weight(output: Any) -> Tensor:
-    weight: Tensor = output.unpacked() if isinstance(output, PackedLinear) else output.weight
-    return weight.detach()
 
 
 @contextmanager

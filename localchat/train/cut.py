@@ -23,7 +23,7 @@ from localchat.train import register, worth
 from localchat.train.exams import Exams
 from localchat.train.register import Trained
 from localchat.train.teacher import Teacher, output_rows
-from localchat.train.unroll import Marks
+from localchat.train.unroll import Marks, entropy
 
 _SHARE = 6
 """One layer in so many is kept."""
@@ -125,8 +125,7 @@ class CutPupil:
 
     def loss(self, tokens: Tensor) -> Tensor:
         """See `pupil.Pupil`: cross-entropy with the target's distribution."""
-        chances = self._teacher.lesson(tokens).logits.float().softmax(-1)
-        return -(chances * self._logits(tokens).float().log_softmax(-1)).sum(-1).mean()
+        return entropy(self._logits(tokens), self._teacher.lesson(tokens).logits)
 
     @torch.no_grad()
     def judge(self, tokens: Tensor) -> Marks:

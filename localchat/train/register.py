@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from localchat import __version__
 from localchat.errors import GenerationError
+from localchat.models.head_formats import OWN
 from localchat.models.quiet import quiet
 from localchat.paths import private_dir
 from localchat.train.events import Judged
@@ -66,7 +67,7 @@ def keep_head(folder: Path, config: HeadConfig, tensors: Mapping[str, Tensor], a
     from safetensors.torch import save_file
 
     stored = {
-        "architectures": ["LocalchatHead"],
+        "architectures": [OWN],
         "localchat_head": asdict(config),
         "target": {
             "name": about.target,

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
-from localchat.engine.head_config import FINAL
 from localchat.engine.heads import AnyHead, Eagle, Medusa
 from localchat.train.teacher import Lesson, Teacher
 from localchat.train.unroll import guesses
@@ -21,6 +20,8 @@ _RIDGE = 0.01
 """Added to the diagonal, as a part of it: what few tokens say of a dimension is not believed in full."""
 _LEAST = 1e-3
 """Smallest size of a dimension that is told from nothing."""
+_FIRST = 4
+"""Tokens at the start of a text whose states are like no others."""
 
 
 class Fit:
@@ -87,30 +88,30 @@ def begin(head: AnyHead, teacher: Teacher, batches: Iterable[Tensor]) -> Tensor:
         Root mean square [hidden] of each dimension of the state that the output head reads.
     """
     texts = list(batches)
-    typical, embedding = _typical(teacher, texts)
-    head.scales.copy_(torch.stack([*(1 / typical[tap] for tap in head.config.taps), 1 / embedding]))
+    sizes, typical = _typical(teacher, texts)
+    head.scales.copy_(1 / torch.stack(sizes))
     norms = [head.norm] if isinstance(head, Eagle | Medusa) else [step.norm for step in head.steps]
     for norm in norms:
-        norm.weight.copy_(typical[FINAL])  # type: ignore[union-attr,operator]
+        norm.weight.copy_(typical)  # type: ignore[union-attr,operator]
     fits = list(_fits(head))
     for tokens in texts:
-        _show(head, teacher.lesson(tokens), fits, typical[FINAL])
+        _show(head, teacher.lesson(tokens), fits, typical)
     for fit in fits:
         fit.finish()
     _silence(head)
-    return typical[FINAL]
+    return typical
 
 
-def _typical(teacher: Teacher, texts: list[Tensor]) -> tuple[dict[int, Tensor], Tensor]:
-    """Root mean square [hidden] of each dimension, of states by tap and of embeddings."""
-    squares: dict[int, list[Tensor]] = {}
-    embedded = []
-    for tokens in texts:
-        for tap, size in teacher.typical(tokens).items():
-            squares.setdefault(tap, []).append(size.square())
-        embedded.append(teacher.lesson(tokens).embeddings.float().square().mean((0, 1)))
-    sizes = {tap: torch.stack(found).mean(0).sqrt().clamp_min(_LEAST) for tap, found in squares.items()}
-    return sizes, torch.stack(embedded).mean(0).sqrt().clamp_min(_LEAST)
+def _typical(teacher: Teacher, texts: list[Tensor]) -> tuple[list[Tensor], Tensor]:
+    """Root mean square [hidden] of each dimension: of what a head reads (see `Shared.scales`), of the last state."""
+    squares = []
+    for lesson in map(teacher.lesson, texts):
+        states = [state[:, _FIRST:] for state in (*lesson.tapped, lesson.last)]
+        squares.append([part.float().square().mean((0, 1)) for part in (*states, lesson.embeddings)])
+    *tapped, last, embedding = (
+        torch.stack(parts).mean(0).sqrt().clamp_min(_LEAST) for parts in zip(*squares, strict=True)
+    )
+    return [*tapped, embedding], last
 
 
 def _show(head: AnyHead, lesson: Lesson, fits: list[Fit], typical: Tensor) -> None:

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from localchat.engine.head_config import FINAL
-from localchat.engine.packed import PackedLinear
+from localchat.engine.packed import plain_weight
+from localchat.engine.target import decoder_layers
 
 _ROWS = 128
 """Rows whose whole logits are computed at once."""
-_FIRST = 4
-"""Tokens at the start of a text whose states are like no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,7 @@ class Lesson:
 
 def output_rows(model: Any, ids: Tensor | None) -> Tensor:
     """Rows [n, hidden] of a model's output head, all or those of some token ids."""
-    head = model.get_output_embeddings()
-    weight: Tensor = head.unpacked() if isinstance(head, PackedLinear) else head.weight.detach()
+    weight = plain_weight(model.get_output_embeddings())
     return weight if ids is None else weight[ids].clone()
 
 
@@ -66,9 +64,7 @@ class Teacher:
         self._order = tuple(dict.fromkeys((*self._taps, FINAL)))
         self._room = room
         self._kept: dict[bytes, tuple[Tensor, ...]] = {}
-        config = model.config.get_text_config()
-        lists = [part for part in model.modules() if isinstance(part, nn.ModuleList)]
-        layers = next(part for part in lists if len(part) == config.num_hidden_layers)
+        layers = decoder_layers(model)
         self._hooks = [layers[tap].register_forward_hook(self._keep(tap)) for tap in self._taps if tap != FINAL]
 
     def _keep(self, tap: int) -> Any:
@@ -101,11 +97,6 @@ class Teacher:
         chosen = torch.cat([head(rows).argmax(-1) for rows in torch.split(last, _ROWS)]).view(tokens.shape)
         place = torch.searchsorted(self.ids, chosen).clamp_(max=len(self.ids) - 1)
         return replace(lesson, choice=torch.where(self.ids[place] == chosen, place, -1))
-
-    def typical(self, tokens: Tensor) -> dict[int, Tensor]:
-        """Root mean square [hidden] of each dimension of the tapped states and of FINAL, over a batch of texts."""
-        states = self._remembered(tokens)
-        return {tap: state[:, _FIRST:].float().square().mean((0, 1)).sqrt() for tap, state in states.items()}
 
     def _remembered(self, tokens: Tensor) -> dict[int, Tensor]:
         """States [B, T, hidden] by tap: a text that comes again need not be read again while there is room."""

@@ -118,11 +118,14 @@ def loss(head: AnyHead, lesson: Lesson, depth: int, typical: Tensor) -> Tensor:
     """
     total = torch.zeros((), device=lesson.logits.device)
     for ahead, guess in enumerate(guesses(head, lesson, depth)):
-        chances = guess.of(lesson.logits).float().softmax(-1)
-        entropy = -(chances * guess.logits.float().log_softmax(-1)).sum(-1).mean()
         distance = functional.smooth_l1_loss(guess.final.float() / typical, guess.of(lesson.last).float() / typical)
-        total = total + FADE**ahead * (entropy + CLOSENESS * distance)
+        total = total + FADE**ahead * (entropy(guess.logits, guess.of(lesson.logits)) + CLOSENESS * distance)
     return total / sum(FADE**ahead for ahead in range(depth))
+
+
+def entropy(logits: Tensor, wanted: Tensor) -> Tensor:
+    """Mean cross-entropy of the distribution of logits [..., n] with that of the target's [..., n]."""
+    return -(wanted.float().softmax(-1) * logits.float().log_softmax(-1)).sum(-1).mean()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ draft is verified its pairs are dropped, and those of the accepted tokens are re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from time import perf_counter
 
 import torch
 from torch import Tensor
@@ -16,14 +15,12 @@ from torch import Tensor
 from localchat.engine.attention import packed
 from localchat.engine.cache import Cache, Step
 from localchat.engine.drafters import Parts
-from localchat.engine.drafters.growth import grow, worth
+from localchat.engine.drafters.growth import caught_up, grow, worth
 from localchat.engine.heads import Medusa
 from localchat.engine.sizes import PREFILL_CHUNK, padded
-from localchat.engine.traffic import settle, upload
+from localchat.engine.traffic import upload
 from localchat.engine.types import NO_DRAFT, Draft, Needs, Pick, Room, Tapped, Verdict, common_prefix
 
-_CATCH_UP = 32
-"""More unread pairs than this must first be likely to pay for being read."""
 _PRIORS = (0.6, 0.55, 0.5, 0.45)
 
 
@@ -141,7 +138,10 @@ class FeatureDrafter:
     @torch.inference_mode()
     def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
         """Draft what pays, once the pairs of the prompt are read."""
-        if not self._ready or not self._caught_up(room):
+        if not self._ready:
+            return NO_DRAFT
+        pending = min(self._unread, self._window)
+        if not caught_up(self.source, pending, room, self._target.device, self._catch_up):
             return NO_DRAFT
         draft = grow(self.source, self, tokens, pick, room, room.limit).draft
         if self._broken:
@@ -149,17 +149,8 @@ class FeatureDrafter:
             return NO_DRAFT
         return draft
 
-    def _caught_up(self, room: Room) -> bool:
-        count = min(self._unread, self._window)
-        if count <= _CATCH_UP:
-            return True
-        if not room.repays(self.source, count):
-            return False
-        begun = perf_counter()
+    def _catch_up(self) -> None:
         self._root = self._read()
-        settle(self._target.device)
-        room.prepared(self.source, count, perf_counter() - begun)
-        return True
 
     def root(self, tokens: Sequence[int]) -> Tensor:
         """Read the pairs that wait: logits [1, n] of what follows the text."""

@@ -7,15 +7,16 @@ Idea: EAGLE-2's dynamic trees (arXiv:2406.16858), with measured acceptance in th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from localchat.engine.sureness import sureness
-from localchat.engine.traffic import upload
+from localchat.engine.traffic import settle, upload
 from localchat.engine.types import NO_DRAFT, ROOT, Choices, Draft, Pick, Room
 
 BEAM = 4
@@ -24,6 +25,8 @@ CHILDREN = 3
 """Tokens that may follow each."""
 LIKELY = 0.1
 """A path beside the likeliest one must have this chance, by the network's own word, to be gone on from."""
+_CATCH_UP = 32
+"""More than this must first be likely to pay for being read."""
 
 
 class Network(Protocol):
@@ -67,6 +70,24 @@ class Grown:
 
 
 NOTHING = Grown(NO_DRAFT, ())
+
+
+def caught_up(source: str, pending: int, room: Room, device: torch.device, read: Callable[[], None]) -> bool:
+    """True once a network has little left to read before it can draft; what is more must first be likely to pay.
+
+    Args:
+        pending: tokens or pairs it has not read.
+        read: reads them.
+    """
+    if pending <= _CATCH_UP:
+        return True
+    if not room.repays(source, pending):
+        return False
+    begun = perf_counter()
+    read()
+    settle(device)
+    room.prepared(source, pending, perf_counter() - begun)
+    return True
 
 
 def worth(source: str, room: Room) -> float:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 
 from localchat.engine.drafters import Parts
+from localchat.engine.tree import pruned
 from localchat.engine.types import NO_DRAFT, ROOT, Draft, Needs, Pick, Room, Tapped, Verdict
 
 _SEPARATOR = -1
@@ -249,11 +250,9 @@ class Lookup:
             for copy in (*copies[1:], *(self._copy(*match, _BRANCH) for match in self._memory.matches(_TRIED)[1:])):
                 trie.add(copy, max(len(keep), _BRANCH))
             keep = room.weigh("lookup", trie.parents, trie.classes, 0).keep
-        place = {node: at for at, node in enumerate((ROOT, *keep), start=ROOT)}
         self._copied = [trie.places[node] for node in keep]
         ids = torch.tensor([trie.tokens[node] for node in keep])
-        parents = tuple(place[trie.parents[node]] for node in keep)
-        return Draft(ids, parents, "lookup", tuple(trie.classes[node] for node in keep))
+        return Draft(ids, pruned(trie.parents, keep), "lookup", tuple(trie.classes[node] for node in keep))
 
     def learn(self, tokens: Sequence[int], verdict: Verdict, tapped: Tapped | None) -> None:
         """Read what was emitted, and remember where in its source the copy stands."""

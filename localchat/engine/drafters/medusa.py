@@ -16,6 +16,7 @@ from torch import Tensor
 from localchat.engine.drafters import Parts
 from localchat.engine.heads import Medusa as Heads
 from localchat.engine.traffic import upload
+from localchat.engine.tree import pruned
 from localchat.engine.types import NO_DRAFT, ROOT, Draft, Needs, Pick, Room, Tapped, Verdict
 
 RANKS = 16
@@ -86,9 +87,7 @@ class Medusa:
             room.refuse("medusa", "medusa is off: its output is not a number")
             return NO_DRAFT
         kinds = tuple(classes[node] for node in keep)
-        place = {node: at for at, node in enumerate(keep)}
-        above = tuple(place.get(parents[node], ROOT) for node in keep)
-        return Draft(self._tokens(logits, kinds, pick), above, "medusa", kinds, 1)
+        return Draft(self._tokens(logits, kinds, pick), pruned(parents, keep), "medusa", kinds, 1)
 
     def _tokens(self, logits: Tensor, kinds: Sequence[int], pick: Pick) -> Tensor:
         """Ids [n] of nodes of these classes; logits [depth, 1, n]."""

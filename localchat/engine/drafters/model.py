@@ -6,15 +6,10 @@ Its cache lags behind by a token or two; what it lacks is read together with the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from time import perf_counter
 
 from localchat.engine.drafters import Parts
-from localchat.engine.drafters.growth import NOTHING, grow, worth
-from localchat.engine.traffic import settle
+from localchat.engine.drafters.growth import NOTHING, caught_up, grow, worth
 from localchat.engine.types import NO_DRAFT, Draft, Needs, Pick, Room, Tapped, Verdict
-
-_CATCH_UP = 32
-"""More unread tokens than this must first be likely to pay for being read."""
 
 
 class ModelDrafter:
@@ -49,23 +44,15 @@ class ModelDrafter:
     def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
         """Draft what pays, once the prompt is read."""
         most = min(room.limit, self._model.context - len(tokens))
-        if most <= 0 or not self._caught_up(tokens, room):
+        unread = len(tokens) - len(self._model.tokens)
+        if most <= 0 or not caught_up("model", unread, room, self._model.device, lambda: self._read(tokens)):
             return NO_DRAFT
         self._grown = grow("model", self._model, tokens, pick, room, most)
         return self._grown.draft
 
-    def _caught_up(self, tokens: Sequence[int], room: Room) -> bool:
-        unread = len(tokens) - len(self._model.tokens)
-        if unread <= _CATCH_UP:
-            return True
-        if not room.repays("model", unread):
-            return False
-        begun = perf_counter()
+    def _read(self, tokens: Sequence[int]) -> None:
         for _ in self._model.prefill(tokens[:-1]):
             pass
-        settle(self._model.device)
-        room.prepared("model", unread, perf_counter() - begun)
-        return True
 
     def learn(self, tokens: Sequence[int], verdict: Verdict, tapped: Tapped | None) -> None:
         """Keep the rows of accepted proposals, drop the rest."""
