@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from localchat.train.teacher import Lesson, Teacher
+from localchat.train.teacher import Exam, Teacher
 
 
 class Exams:
@@ -14,13 +14,13 @@ class Exams:
 
     def __init__(self, teacher: Teacher) -> None:
         self._teacher = teacher
-        self._kept: dict[bytes, Lesson] = {}
+        self._kept: dict[bytes, Exam] = {}
 
-    def __call__(self, tokens: Tensor) -> Lesson:
+    def __call__(self, tokens: Tensor) -> Exam:
         """The lesson of a batch of texts int64 [B, T], with the target's choices and one column of its logits."""
         key = tokens.cpu().numpy().tobytes()
         if key not in self._kept:
-            lesson = self._teacher.exam(tokens)
+            exam = self._teacher.exam(tokens)
             # Judging looks at choices alone, and logits are most of a lesson.
-            self._kept[key] = replace(lesson, logits=lesson.logits[..., :1].clone())
+            self._kept[key] = replace(exam, logits=exam.logits[..., :1].clone())
         return self._kept[key]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,13 +29,14 @@ class Lesson:
     """[B, T, hidden] per tapped layer."""
     logits: Tensor
     """[B, T, n] over the draft vocabulary: what follows each token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exam(Lesson):
+    """A lesson to judge on."""
+
     choice: Tensor
     """int64 [B, T]: the target's own choice as a place in the draft vocabulary; -1 where it lacks that token."""
-
-    @property
-    def size(self) -> int:
-        """Tokens in it."""
-        return self.choice.numel()
 
 
 def output_rows(model: Any, ids: Tensor | None) -> Tensor:
@@ -80,23 +81,24 @@ class Teacher:
 
     @torch.no_grad()
     def lesson(self, tokens: Tensor) -> Lesson:
-        """The lesson of a batch of texts, int64 [B, T]; the choice is the best one of the draft vocabulary."""
+        """The lesson of a batch of texts, int64 [B, T]."""
         states = self._remembered(tokens)
-        logits = self._output(states[FINAL])
         tapped = tuple(states[tap] for tap in self._taps)
-        return Lesson(self._model.get_input_embeddings()(tokens), states[FINAL], tapped, logits, logits.argmax(-1))
+        embeddings = self._model.get_input_embeddings()(tokens)
+        return Lesson(embeddings, states[FINAL], tapped, self._output(states[FINAL]))
 
     @torch.no_grad()
-    def exam(self, tokens: Tensor) -> Lesson:
+    def exam(self, tokens: Tensor) -> Exam:
         """The same with the target's choice among all its tokens, which takes longer."""
         lesson = self.lesson(tokens)
+        known = (lesson.embeddings, lesson.last, lesson.tapped, lesson.logits)
         if self.ids is None:
-            return lesson
+            return Exam(*known, choice=lesson.logits.argmax(-1))
         last = self._remembered(tokens)[FINAL].flatten(0, 1)
         head = self._model.get_output_embeddings()
         chosen = torch.cat([head(rows).argmax(-1) for rows in torch.split(last, _ROWS)]).view(tokens.shape)
         place = torch.searchsorted(self.ids, chosen).clamp_(max=len(self.ids) - 1)
-        return replace(lesson, choice=torch.where(self.ids[place] == chosen, place, -1))
+        return Exam(*known, choice=torch.where(self.ids[place] == chosen, place, -1))
 
     def _remembered(self, tokens: Tensor) -> dict[int, Tensor]:
         """States [B, T, hidden] by tap: a text that comes again need not be read again while there is room."""

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from localchat.engine.heads import AnyHead, Medusa, StateHead
 from localchat.engine.layers import Attend
-from localchat.train.teacher import Lesson
+from localchat.train.teacher import Exam, Lesson
 
 FADE = 0.8
 """Weight of each further position ahead: a token counts only if those before it were right."""
@@ -161,12 +161,12 @@ class Marks:
 
 
 @torch.no_grad()
-def judge(head: AnyHead, lesson: Lesson, depth: int, ranks: int = 4) -> Marks:
+def judge(head: AnyHead, exam: Exam, depth: int, ranks: int = 4) -> Marks:
     """Compare guesses with the target's choices (`Teacher.exam`), each place as a chain would meet them."""
     asked, hits = [], []
     alive: Tensor | None = None
-    for guess in guesses(head, lesson, depth):
-        choice, logits = guess.of(lesson.choice), guess.logits
+    for guess in guesses(head, exam, depth):
+        choice, logits = guess.of(exam.choice), guess.logits
         best = logits.topk(min(ranks, logits.shape[-1]), dim=-1).indices
         right = best == choice[..., None]
         alive = torch.ones_like(choice, dtype=torch.bool) if alive is None else alive[:, : choice.shape[1]]

@@ -193,7 +193,7 @@ def test_memory_runs_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     real = unroll.loss
 
     def loss(head: AnyHead, lesson: Lesson, depth: int, typical: torch.Tensor) -> torch.Tensor:
-        if len(lesson.choice) > 1:
+        if len(lesson.last) > 1:
             raise torch.OutOfMemoryError("out of memory")
         return real(head, lesson, depth, typical)
 
