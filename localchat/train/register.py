@@ -148,7 +148,7 @@ def _record(about: Trained) -> dict[str, object]:
 def card(about: Trained) -> str:
     """The card as Markdown."""
     judged = about.judged
-    what = "draft model" if about.kind == "draft" else f"{about.kind} head"
+    what = {"draft": "A draft model", "eagle": "An eagle head"}.get(about.kind, f"A {about.kind} head")
     rows = "\n".join(
         f"| {depth} | " + " | ".join(f"{rate:.1%}" for rate in ranks) + " |"
         for depth, ranks in enumerate(judged.acceptance, start=1)
@@ -157,7 +157,7 @@ def card(about: Trained) -> str:
     return f"""\
 # {about.name}
 
-A {what} for {about.target}, trained by `localchat train`. It only proposes tokens: what is said is decided by the
+{what} for {about.target}, trained by `localchat train`. It only proposes tokens: what is said is decided by the
 target alone, so the head changes the speed and never the text. It is of no use to any other model.
 
 - {about.parameters / 1e6:.1f} M parameters, trained for {about.seconds / 60:.0f} minutes on {about.tokens:,} tokens \

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 MOST_BYTES = 30 * 2**20
 
 
-def test_the_wheel_holds_the_themes_and_the_starter_pair(tmp_path: Path) -> None:
+def test_the_wheel_holds_the_themes_and_the_built_in_models(tmp_path: Path) -> None:
     """Guards against a package that works only from its source tree: data files are what builds forget."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
@@ -23,7 +23,9 @@ def test_the_wheel_holds_the_themes_and_the_starter_pair(tmp_path: Path) -> None
     for side in ("target", "draft"):
         names = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
         wanted |= {f"localchat/models/starter/{side}/{name}" for name in names}
-    assert len(wanted) >= 14
+    for head in ("eagle", "medusa"):
+        wanted |= {f"localchat/models/starter/heads/{head}/{name}" for name in ("model.safetensors", "config.json")}
+    assert len(wanted) >= 18
     assert wanted <= set(sizes)
     assert sum(size for name, size in sizes.items() if name.endswith(".safetensors")) <= MOST_BYTES
     assert not [name for name in sizes if name.startswith("tests/")]

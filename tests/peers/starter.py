@@ -73,10 +73,12 @@ class Tally:
         return self.later / self.decode_seconds if self.decode_seconds else 0.0
 
 
-def our_reply(ours: Ours, method: str, ids: Sequence[int], temperature: float, seed: int, tally: Tally) -> None:
+def our_reply(
+    ours: Ours, method: str, ids: Sequence[int], temperature: float, seed: int, tally: Tally, longest: int = LONGEST
+) -> None:
     """One reply of ours, lookup's memory of earlier replies emptied."""
     sampling = Sampling(temperature=temperature, seed=seed)
-    options = ReplyOptions(sampling=sampling, max_tokens=LONGEST, method=method, fresh=True)
+    options = ReplyOptions(sampling=sampling, max_tokens=longest, method=method, fresh=True)
     begun = perf_counter()
     sample = ours.ask(f"ours {method}", "question", ids, options)
     tally.add(sample, perf_counter() - begun)
@@ -84,7 +86,13 @@ def our_reply(ours: Ours, method: str, ids: Sequence[int], temperature: float, s
 
 
 def their_reply(
-    theirs: Transformers, variant: str, ids: Sequence[int], temperature: float, seed: int, tally: Tally
+    theirs: Transformers,
+    variant: str,
+    ids: Sequence[int],
+    temperature: float,
+    seed: int,
+    tally: Tally,
+    longest: int = LONGEST,
 ) -> None:
     """One reply of transformers, the same distribution but its own noise."""
     options: dict[str, Any] = {"do_sample": False}
@@ -94,7 +102,7 @@ def their_reply(
     clock = Clock()
     begun = perf_counter()
     theirs.draw(variant)
-    theirs.generate(ids, LONGEST, clock, **options, **theirs.options(variant))
+    theirs.generate(ids, longest, clock, **options, **theirs.options(variant))
     seconds = perf_counter() - begun
     tally.add(clock.sample(f"transformers {variant}", "question", ""), seconds)
 

@@ -28,6 +28,9 @@ know nothing else, mostly say so when asked, and make mistakes. Do not rely on t
 Both are Llama-shaped, with tied embeddings, {context} positions and one byte-level BPE tokenizer of {vocabulary} tokens
 with a chat template (optional system message, any number of turns, `<|end|>` ends a turn).
 
+`heads/` holds an EAGLE and a Medusa head for the target, each with a card of its own. A target that is built anew needs
+new ones: `localchat train --target starter --kind eagle --minutes 8`, and the same with medusa.
+
 ## Data
 Every word was written for this project, by hand or by the generators in this folder; no other text was used.
 - `corpus/`: {intents} intents with one answer each and {phrases} questions and phrases.
