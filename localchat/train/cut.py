@@ -130,15 +130,15 @@ class CutPupil:
     @torch.no_grad()
     def judge(self, tokens: Tensor) -> Marks:
         """See `pupil.Pupil`."""
-        choice = self._exams(tokens).choice
+        exam = self._exams(tokens)
         best = self._logits(tokens).topk(min(_RANKS, self._rows.shape[0]), dim=-1).indices
-        right = best == choice[..., None]
+        right = best == exam.choice[..., None]
         count = tokens.shape[1] - self._ahead + 1
-        alive = torch.ones_like(choice[:, :count], dtype=torch.bool)
+        alive = torch.ones_like(exam.taken[:, :count])
         asked, hits = [], []
         for depth in range(self._ahead):
             found = right[:, depth : depth + count] & alive[..., None]
             asked.append(int(alive.sum()))
             hits.append(tuple(int(number) for number in found.sum((0, 1))))
-            alive = found[..., 0]
+            alive = found[..., 0] & exam.taken[:, depth : depth + count]
         return Marks(tuple(asked), tuple(hits))

@@ -37,6 +37,8 @@ class Exam(Lesson):
 
     choice: Tensor
     """int64 [B, T]: the target's own choice as a place in the draft vocabulary; -1 where it lacks that token."""
+    taken: Tensor
+    """bool [B, T]: the text goes on with that choice, as it does wherever the target writes greedily."""
 
 
 def output_rows(model: Any, ids: Tensor | None) -> Tensor:
@@ -93,12 +95,16 @@ class Teacher:
         lesson = self.lesson(tokens)
         known = (lesson.embeddings, lesson.last, lesson.tapped, lesson.logits)
         if self.ids is None:
-            return Exam(*known, choice=lesson.logits.argmax(-1))
-        last = self._remembered(tokens)[FINAL].flatten(0, 1)
-        head = self._model.get_output_embeddings()
-        chosen = torch.cat([head(rows).argmax(-1) for rows in torch.split(last, _ROWS)]).view(tokens.shape)
-        place = torch.searchsorted(self.ids, chosen).clamp_(max=len(self.ids) - 1)
-        return Exam(*known, choice=torch.where(self.ids[place] == chosen, place, -1))
+            choice = chosen = lesson.logits.argmax(-1)
+        else:
+            last = self._remembered(tokens)[FINAL].flatten(0, 1)
+            head = self._model.get_output_embeddings()
+            chosen = torch.cat([head(rows).argmax(-1) for rows in torch.split(last, _ROWS)]).view(tokens.shape)
+            place = torch.searchsorted(self.ids, chosen).clamp_(max=len(self.ids) - 1)
+            choice = torch.where(self.ids[place] == chosen, place, -1)
+        taken = torch.zeros_like(tokens, dtype=torch.bool)
+        taken[:, :-1] = chosen[:, :-1] == tokens[:, 1:]
+        return Exam(*known, choice=choice, taken=taken)
 
     def _remembered(self, tokens: Tensor) -> dict[int, Tensor]:
         """States [B, T, hidden] by tap: a text that comes again need not be read again while there is room."""

@@ -162,14 +162,16 @@ class Marks:
 
 @torch.no_grad()
 def judge(head: AnyHead, exam: Exam, depth: int, ranks: int = 4) -> Marks:
-    """Compare guesses with the target's choices (`Teacher.exam`), each place as a chain would meet them."""
+    """Compare guesses with the target's choices (`Teacher.exam`), each place as a chain would meet them: a guess is
+    asked for only where those before it were right and the text went on with them.
+    """
     asked, hits = [], []
     alive: Tensor | None = None
     for guess in guesses(head, exam, depth):
-        choice, logits = guess.of(exam.choice), guess.logits
-        best = logits.topk(min(ranks, logits.shape[-1]), dim=-1).indices
-        right = best == choice[..., None]
-        alive = torch.ones_like(choice, dtype=torch.bool) if alive is None else alive[:, : choice.shape[1]]
+        best = guess.logits.topk(min(ranks, guess.logits.shape[-1]), dim=-1).indices
+        right = best == guess.of(exam.choice)[..., None]
+        taken = exam.taken[:, guess.offset - 1 :][:, : right.shape[1]]
+        alive = taken if alive is None else alive[:, : right.shape[1]] & taken
         right &= alive[..., None]
         asked.append(int(alive.sum()))
         hits.append(tuple(int(count) for count in right.sum((0, 1))))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional
 
 from localchat.engine.governor import Timings
 from localchat.models.choice import inspect
 from localchat.models.folders import Source
-from localchat.train import pupil, worth
+from localchat.train import pupil, unroll, worth
 from localchat.train.cut import CutPupil, cut_model, kept_layers
 from localchat.train.pupil import HeadPupil, draft_ids, new_pupil
+from localchat.train.teacher import Exam
 from tests.support.models import save_tiny, tiny_model
 
 TOKENS = torch.randint(0, 250, (3, 24), generator=torch.Generator().manual_seed(3))
@@ -84,11 +88,14 @@ def test_an_uncut_model_is_always_right(tmp_path: Path, monkeypatch: pytest.Monk
     """Guards against marks that compare different places: a draft model with every layer agrees with its target."""
     monkeypatch.setattr("localchat.train.cut.kept_layers", lambda count: tuple(range(count)))
     side = inspect(Source("target", save_tiny(tmp_path / "target", layers=2, dtype="float32")))
-    one = new_pupil("draft", side, tiny_model(layers=2), None)
+    model = tiny_model(layers=2)
+    one = new_pupil("draft", side, model, None)
     assert isinstance(one, CutPupil)
-    marks = one.judge(TOKENS)
+    own = model.generate(TOKENS[:, :4], do_sample=False, max_new_tokens=20, eos_token_id=None, pad_token_id=0)
+    marks = one.judge(own)
     assert [row[0] for row in marks.acceptance] == [1.0] * len(marks.asked)
-    assert marks.asked[0] == TOKENS.shape[0] * (TOKENS.shape[1] - len(marks.asked) + 1)
+    assert marks.asked[0] == own.shape[0] * (own.shape[1] - len(marks.asked) + 1)
+    assert marks.asked[-1] >= marks.asked[0] - 4 * own.shape[0]
 
 
 def test_costs_leave_the_target_as_it_was() -> None:
@@ -112,3 +119,34 @@ def test_what_a_network_is_worth() -> None:
     assert nothing == 1.0
     assert chain == pytest.approx((1 + 0.7 + 0.49) / (1.2 + 0.2))
     assert nothing < chain < tree < at_once
+
+
+def test_marks_are_those_of_a_draft_that_the_text_went_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against asking a draft about places that its own tokens do not lead to: in a text that the target would
+    not have gone on with (a file, a warm temperature) a head that is always right would look wrong."""
+    count, ahead, vocabulary = 400, 4, 97
+
+    def following(token: torch.Tensor) -> torch.Tensor:
+        return (3 * token + 1) % vocabulary
+
+    text = torch.randint(vocabulary, (1, count), generator=torch.Generator().manual_seed(1))
+    for place in range(1, count):
+        if place % 7:
+            text[0, place] = following(text[0, place - 1])
+    choice = following(text)
+    taken = torch.cat((choice[:, :-1] == text[:, 1:], torch.zeros(1, 1, dtype=torch.bool)), dim=1)
+    nothing = torch.zeros(1, count, 1)
+
+    def oracle(_head: object, _exam: object, depth: int) -> Iterator[unroll.Guess]:
+        said = choice
+        for offset in range(1, depth + 1):
+            said = following(said)
+            rows = said[:, : count - offset]
+            yield unroll.Guess(nothing, functional.one_hot(rows, vocabulary).float(), offset)
+
+    monkeypatch.setattr(unroll, "guesses", oracle)
+    head: Any = None
+    marks = unroll.judge(head, Exam(nothing, nothing, (), nothing, choice=choice, taken=taken), ahead)
+    assert [row[0] for row in marks.acceptance] == [1.0] * ahead
+    assert marks.asked[0] > marks.asked[-1] > count / 3
+    assert marks.tokens_per_round == 1 + ahead
