@@ -48,11 +48,11 @@ class Acceptance:
         self._known.clear()
 
     def begin_reply(self) -> None:
-        """Texts differ more than rounds of one text do: what was seen before counts as a few observations, and a rate
-        better than expected at first is drawn back a little.
+        """Texts differ more than rounds of one text do: what was seen before counts as a few observations, and each
+        rate is drawn back a little to what was expected at first, so that what once did badly is tried again.
         """
         for (source, kind), estimate in self._rates.items():
-            rate = min(estimate.rate, (3 * estimate.rate + self._prior(source, kind)) / 4)
+            rate = (3 * estimate.rate + self._prior(source, kind)) / 4
             estimate.seen = min(estimate.seen, _CARRIED)
             estimate.accepted = rate * estimate.seen
         self._known.clear()

@@ -116,7 +116,7 @@ class Picker:
                 extra.index_put_((rows, ids[nodes]), extra.new_ones(len(pairs)), accumulate=True)
         padding = len(logits) - len(draft) - 1
         positions = [self.length + depth for depth in (0, *depths(draft.parents), *(0,) * padding)]
-        scores, ids = self._scores(logits, positions, extra, self._ids)
+        scores, ids = self._scores(logits, positions, extra, self._ids, 2)
         best, at = scores.max(dim=-1, keepdim=True)
         second = scores.scatter_(1, at, float("-inf")).amax(dim=-1, keepdim=True)
         scores.scatter_(1, at, best)  # the scores may be the caller's logits
@@ -132,22 +132,23 @@ class Picker:
             extra = torch.zeros((len(logits), len(self._counts)), device=logits.device)
             extra.scatter_add_(1, paths, torch.ones_like(paths, dtype=torch.float32))
         known = self._ids[:, : logits.shape[1]] if ids is None else ids[None]
-        scores, known = self._scores(logits, [self.length + depth], extra, known)
-        at = scores.topk(min(count, scores.shape[1]), dim=-1).indices
+        count = min(count, logits.shape[1])
+        scores, known = self._scores(logits, [self.length + depth], extra, known, count)
+        at = scores.topk(count, dim=-1).indices
         chances = torch.softmax(scores, dim=-1, dtype=torch.float32).gather(1, at)
         return Choices(known.expand(len(scores), -1).gather(1, at), chances)
 
     def _scores(
-        self, logits: Tensor, positions: Sequence[int], extra: Tensor | None, ids: Tensor
+        self, logits: Tensor, positions: Sequence[int], extra: Tensor | None, ids: Tensor, least: int
     ) -> tuple[Tensor, Tensor]:
-        """What the choice is the largest of [rows, n], and the token ids of the columns [rows or 1, n]."""
+        """What the choice is the largest of [rows, n >= least], and the token ids of the columns [rows or 1, n]."""
         if extra is not None:
             logits = self._penalised(logits, extra, ids)
         temperature = self.sampling.temperature
         if temperature == 0.0:
             return logits, ids
         scores = (logits if logits.dtype == torch.float64 else logits.float()) / temperature
-        scores, shortlist = self._truncated(scores)
+        scores, shortlist = self._truncated(scores, least)
         ids = ids if shortlist is None else ids[0][shortlist]
         return scores + noise(self.sampling.seed, positions, ids), ids
 
@@ -161,7 +162,7 @@ class Picker:
         logits = torch.where(seen, torch.where(logits > 0, logits / rate, logits * rate), logits)
         return logits - self.sampling.frequency_penalty * counts - self.sampling.presence_penalty * (counts > 0)
 
-    def _truncated(self, scores: Tensor) -> tuple[Tensor, Tensor | None]:
+    def _truncated(self, scores: Tensor, least: int) -> tuple[Tensor, Tensor | None]:
         """Scores of the tokens that top-k, top-p and min-p leave (the others -inf), as a shortlist of columns.
 
         The shortlist grows until it certainly holds every kept token; where asking would cost a synchronisation it
@@ -169,8 +170,8 @@ class Picker:
         """
         rule, size = self.sampling, scores.shape[-1]
         if not (0 < rule.top_k < size or rule.top_p < 1.0 or rule.min_p > 0.0):
-            return self._reachable(scores)
-        count = min(size, max(_SHORTLIST, 2 * rule.top_k)) if scores.device.type == "cpu" else size
+            return self._reachable(scores, least)
+        count = min(size, max(_SHORTLIST, least, 2 * rule.top_k)) if scores.device.type == "cpu" else size
         while True:
             values, columns = scores.topk(count, dim=-1)
             floor = self._floor(scores, values)
@@ -179,13 +180,18 @@ class Picker:
             count = min(size, 8 * count)
 
     @staticmethod
-    def _reachable(scores: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Leave out tokens so unlikely in every row that no noise can make them win: the choice stays the same."""
+    def _reachable(scores: Tensor, least: int) -> tuple[Tensor, Tensor | None]:
+        """Leave out tokens so unlikely in every row that no noise can make them win: the choice stays the same.
+
+        No row is left with fewer than `least`.
+        """
         if scores.device.type != "cpu" or scores.shape[-1] <= 16 * _SHORTLIST:
             return scores, None
         columns = (scores > scores.amax(dim=-1, keepdim=True) - _REACH).any(dim=0).nonzero()[:, 0]
-        # Values that are not numbers are kept for the loop to find.
-        return (scores[:, columns], columns[None]) if len(columns) > 1 else (scores, None)
+        if len(columns) < least:
+            # Values that are not numbers come first here, for the loop to find.
+            columns = scores.topk(least, dim=-1).indices.unique()
+        return scores[:, columns], columns[None]
 
     def _floor(self, scores: Tensor, values: Tensor) -> Tensor:
         """Smallest score each row keeps [rows, 1]; `values` are its largest scores in descending order."""

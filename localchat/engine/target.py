@@ -189,10 +189,14 @@ class Target:
             yield begin + len(chunk) - kept, total
 
     def prompt_tapped(self) -> Tapped | None:
-        """Hidden states of the last tokens that the last prefill computed, [tokens, hidden] per tapped layer."""
+        """Hidden states of the last tokens that the last prefill computed, [tokens, hidden] per tapped layer.
+
+        They are given away: a second call has none.
+        """
         if not self._prompt_taps:
             return None
         layers = zip(*self._prompt_taps, strict=True)
+        self._prompt_taps = []
         return Tapped(tuple(torch.cat(layer)[-self._prompt_rows :] for layer in layers))
 
     def root(self, tokens: Sequence[int]) -> Tensor:

@@ -151,7 +151,7 @@ def read_head_file(folder: Path, target: TargetSizes) -> tuple[HeadFile, tuple[T
         if any(_MEDUSA_BLOCK.match(name) for name in named):
             return _medusa(config, named, target), infos
         return _eagle(config, named, target, folder.name), infos
-    except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError, ArithmeticError) as error:
         raise ModelError(
             f"{folder.name} is damaged, or a head of a kind localchat does not know ({error}).", _UNKNOWN
         ) from error
@@ -302,6 +302,8 @@ def _taps(config: Mapping[str, Any], layers: int, count: int) -> tuple[int, ...]
     taps = taps or [1, layers // 2 - 1, layers - 4]
     if config.get("norm_output"):
         raise ValueError("norm_output")
+    if min(taps) < 0:
+        raise ValueError(f"no layer gives the state that goes into layer {min(taps) + 1}")
     if len(taps) != count:
         raise ValueError(f"{count} layers are joined, {len(taps)} are named")
     return tuple(sorted(taps))

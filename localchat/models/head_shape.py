@@ -59,11 +59,13 @@ class HeadShape:
         return sum(row * cache_rows(context, window) for window in self.windows)
 
     def activation_bytes(self, context: int, precision: Precision, rows: int) -> int:
-        """Peak scratch memory: the target's states of the prompt's end, and a chunk of them or rows of logits."""
+        """Peak scratch memory: the target's states of the prompt's end, as they came and as they wait to be read, and
+        a chunk of them or rows of logits.
+        """
         size = item_bytes(precision)
         states = sum(min(context, window or context) for window in self.windows[:1]) * self.taps * self.hidden * size
         block = PREFILL_CHUNK * (6 * self.hidden + 3 * self.intermediate) * size
-        return states + max(block, rows * self.vocab * DRAW_BYTES)
+        return 2 * states + max(block, rows * self.vocab * DRAW_BYTES)
 
 
 def head_shape(config: HeadConfig, infos: Iterable[TensorInfo], used_experts: float = 1.0) -> HeadShape:

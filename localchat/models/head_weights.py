@@ -46,7 +46,9 @@ def read_weights(head: HeadSide, model: Any, vocabulary: int, dtype: torch.dtype
     """
     state, ids = _tensors(head, model, dtype, device, steps)
     config = head.file.config
-    if config.draft_vocab:
+    if not config.draft_vocab and ids is not None and ids.equal(torch.arange(len(ids), device=ids.device)):
+        ids = None  # all tokens, in their order
+    if config.draft_vocab or ids is not None:
         ids, order = _ascending(ids, head, vocabulary)
         config = replace(config, draft_vocab=len(ids))
         for name in state:
@@ -107,7 +109,7 @@ def _ascending(ids: Tensor | None, head: HeadSide, vocabulary: int) -> tuple[Ten
     if ids is None:
         raise ModelError(f"{title} does not say which tokens it proposes (d2t is missing).", _DAMAGED)
     ids, order = ids.sort()
-    whole = len(ids) == config.draft_vocab and bool((ids.diff() > 0).all())
+    whole = len(ids) == (config.draft_vocab or config.vocab) and bool((ids.diff() > 0).all())
     if not whole or int(ids[0]) < 0 or int(ids[-1]) >= config.vocab:
         raise ModelError(f"{title} names tokens that its target does not have.", _DAMAGED)
     known = ids < vocabulary

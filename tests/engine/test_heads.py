@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from localchat.engine.calibrate import measure
 from localchat.engine.drafters import DRAFTERS, Parts, build
 from localchat.engine.drafters.features import FeatureDrafter
 from localchat.engine.drafters.medusa import RANKS, Medusa, candidates
@@ -82,16 +83,72 @@ def test_a_head_that_is_not_a_number_is_said_once(kind: str) -> None:
     ]
 
 
-def test_a_head_that_breaks_in_the_middle_of_a_reply_only_costs_speed() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_that_is_not_a_number_is_said_after_it_was_measured(kind: str) -> None:
+    """Guards the one sentence: what a drafter found out while its cost was measured must be said to the user too."""
+    model = tiny("llama")
+    target, head = Target(model, 256), broken(kind, model)
+    drafter = build(head.config.kind, Parts(target, head=head))
+    measure(target, {head.config.kind: drafter}, 8, repeats=1)
+    _, rounds = write(target, drafter, PROMPT, Sampling(temperature=0.8), 12, whimsical())
+    assert rounds[0].decision.reason == f"{head.config.kind} is off: its output is not a number"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_outlives_states_that_are_not_numbers(kind: str) -> None:
+    """Guards a healthy head: one prompt that overflows the target must not switch it off for the rest of the chat, nor
+    stay in its cache."""
+    model = tiny("llama")
+    target, head = Target(model, 256), tiny_head(kind, model)
+    drafter = build(head.config.kind, Parts(target, head=head))
+    size = (len(PROMPT) - 1, model.config.hidden_size)
+    drafter.start(PROMPT, Tapped((torch.full(size, float("nan"), dtype=target.dtype),) * len(head.config.taps)))
+    picker = Picker(Sampling(), PROMPT, target.vocabulary, target.device)
+    room = whimsical()
+    room.open(8)
+    assert not drafter.propose(PROMPT, picker, room)
+    drafter.forget()
+    answer, _ = write(target, plain(), PROMPT, Sampling(temperature=0.8), 40)
+    reply, rounds = write(target, drafter, PROMPT, Sampling(temperature=0.8), 40, whimsical())
+    assert reply == answer
+    assert any(round_.drafted for round_ in rounds)
+
+
+@pytest.mark.parametrize("kind", ["eagle", "eagle3", "mtp"])
+def test_a_head_that_breaks_in_the_middle_of_a_reply_only_costs_speed(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Guards values that are not numbers later on: they are no ids, and must not reach the target."""
+    model = tiny("llama")
+    target, head = Target(model, 256), tiny_head(kind, model)
+    drafter = build(head.config.kind, Parts(target, head=head))
+    answer, _ = write(target, plain(), PROMPT, Sampling(temperature=0.8), 30)
+    healthy, calls = type(head).scores, 0
+
+    def scores(self: Any, states: torch.Tensor, ahead: int = 0) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        return healthy(self, states, ahead) * (float("nan") if calls > 3 else 1.0)
+
+    monkeypatch.setattr(type(head), "scores", scores)
+    reply, rounds = write(target, drafter, PROMPT, Sampling(temperature=0.8), 30, whimsical())
+    assert reply == answer
+    assert calls > 4, "the head went on after its first values that are not numbers"
+    assert any(round_.drafted for round_ in rounds)
+
+
+def test_a_head_that_is_switched_off_reads_nothing() -> None:
+    """Guards plain replies: with drafting off, or at the end of the context, a head must not read pairs nor be called
+    parked."""
     model = tiny("llama")
     target, head = Target(model, 256), tiny_head("eagle", model)
     drafter = build("eagle", Parts(target, head=head))
-    answer, _ = write(target, plain(), PROMPT, Sampling(temperature=0.8), 30)
-    write(target, drafter, PROMPT, Sampling(temperature=0.8), 30, whimsical(), rounds=3)
-    next(head.parameters()).fill_(float("nan"))
-    reply, _ = write(target, drafter, PROMPT, Sampling(temperature=0.8), 30, whimsical())
-    assert reply == answer
+    governor = Noting(Timings(((1, 1.0), (32, 1.05)), (("eagle", 0.01),), (("eagle", 0.01),)), 8)
+    governor.read, governor.allowed = [], False
+    _, rounds = write(target, drafter, [*range(1, 61)], Sampling(temperature=0.0), 150, governor)
+    assert governor.read == []
+    assert {round_.decision.reason for round_ in rounds} == {"switched off"}
+    assert not any(round_.decision.parked for round_ in rounds)
 
 
 class Noting(Governor):

@@ -125,7 +125,7 @@ def test_a_shortlist_too_short_grows() -> None:
     """Guards the shortlist: a flat distribution keeps more tokens than it first holds, and ties at its end."""
     flat = torch.zeros(5000)
     picker = Picker(Sampling(temperature=1.0, top_p=0.9), [1], 5000, CPU)
-    scores, columns = picker._truncated(flat[None])
+    scores, columns = picker._truncated(flat[None], 2)
     assert columns is not None
     assert len(set(columns[0].tolist())) == 5000
     assert torch.isfinite(scores).sum() == 5000, "tokens tied with the last kept one are kept"
@@ -217,6 +217,19 @@ def test_a_reduced_head_picks_among_its_tokens() -> None:
     assert few.ids.tolist() == all_.ids.tolist()
     torch.testing.assert_close(few.chances, all_.chances)
     assert float(few.chances.sum()) == pytest.approx(1.0), "three tokens, and one of them it is"
+
+
+@pytest.mark.parametrize(
+    "rule", [Sampling(temperature=0.3), Sampling(temperature=1.0, top_k=2), Sampling(temperature=0.0)]
+)
+def test_as_many_choices_as_asked_for(rule: Sampling) -> None:
+    """Guards large vocabularies of which few tokens are likely: a drafter counts on getting what it asked for."""
+    logits = torch.zeros(2, 20_000)
+    logits[:, 5], logits[:, 6] = 20.0, 19.0
+    found = Picker(rule, [1], 20_000, CPU).best(logits, 0, torch.empty((2, 0), dtype=torch.int64), 6)
+    assert found.ids.shape == found.chances.shape == (2, 6)
+    assert {5, 6} == set(found.ids[:, :2].flatten().tolist())
+    assert all(len(set(row)) == 6 for row in found.ids.tolist())
 
 
 @pytest.mark.parametrize(

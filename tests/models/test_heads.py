@@ -255,6 +255,43 @@ def test_ids_of_no_token_are_left_out(tmp_path: Path) -> None:
     assert head.score(torch.zeros(1, HIDDEN, dtype=torch.bfloat16)).shape == (1, 30)
 
 
+def test_all_tokens_need_no_list_of_them(tmp_path: Path) -> None:
+    """Guards a head that scores every token and says so with d2t and t2d all the same: ids in the padding of its target
+    are no tokens, and penalties know none of them."""
+    padded = save_tiny(tmp_path / "padded", layers=LAYERS, hidden=HIDDEN, vocab=320)
+
+    def edit(config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        config["vocab_size"] = config["draft_vocab_size"] = 320
+        tensors["lm_head.weight"] = torch.zeros(320, HIDDEN)
+        tensors["d2t"], tensors["t2d"] = torch.zeros(320, dtype=torch.long), torch.ones(320, dtype=torch.bool)
+
+    head = run(padded, draft=str(eagle3(tmp_path / "h", edit))).head
+    assert head is not None
+    assert head.ids is None
+
+
+@pytest.mark.parametrize("entry", ["eagle_config", "speculators_config"])
+def test_a_config_of_another_make_is_one_sentence(model: Path, tmp_path: Path, entry: str) -> None:
+    """Guards the search for heads: one odd folder in the hub cache must not keep others from being found."""
+
+    def edit(config: dict[str, Any], _: dict[str, Tensor]) -> None:
+        config.pop("eagle_config")
+        config[entry] = ["not", "a", "table"]
+
+    with pytest.raises(ModelError, match="damaged, or a head of a kind localchat does not know"):
+        run(model, draft=str(eagle3(tmp_path / "h", edit)))
+
+
+def test_a_head_that_reads_embeddings_is_refused(model: Path, tmp_path: Path) -> None:
+    """Guards the first aux layer id: what goes into layer 0 is no layer's output, and must not become another state."""
+
+    def edit(config: dict[str, Any], _: dict[str, Tensor]) -> None:
+        config["eagle_aux_hidden_state_layer_ids"] = [0, 2, 4]
+
+    with pytest.raises(ModelError, match="layer 0"):
+        run(model, draft=str(eagle3(tmp_path / "h", edit)))
+
+
 def test_a_head_of_nan_loads(model: Path, tmp_path: Path) -> None:
     """Guards the border: whether its output is a number is seen while drafting, which then goes on without."""
 

@@ -73,9 +73,11 @@ class FeatureDrafter:
         return self._cache.bytes
 
     def forget(self) -> None:
-        """Drop the pairs of earlier replies."""
+        """Drop the pairs of earlier replies, and what a damaged one may have left."""
         self._begin_anew()
+        self._cache.scrub()
         self._text = []
+        self._tried = self._broken = False
 
     def start(self, tokens: Sequence[int], tapped: Tapped | None) -> None:
         """Keep the pairs that the text shares with the last one, and add those that the prefill gave states of."""
@@ -138,7 +140,7 @@ class FeatureDrafter:
     @torch.inference_mode()
     def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
         """Draft what pays, once the pairs of the prompt are read."""
-        if not self._ready:
+        if not self._ready or not room.limit:
             return NO_DRAFT
         pending = min(self._unread, self._window)
         if not caught_up(self.source, pending, room, self._target.device, self._catch_up):

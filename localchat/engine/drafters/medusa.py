@@ -52,6 +52,7 @@ class Medusa:
     def forget(self) -> None:
         """It remembers nothing but the last state."""
         self._state = None
+        self._tried = self._broken = False
 
     def start(self, tokens: Sequence[int], tapped: Tapped | None) -> None:
         """The state before the prompt's last token, if the prefill computed it."""
