@@ -123,12 +123,14 @@ def test_a_head_that_breaks_in_the_middle_of_a_reply_only_costs_speed(
     target, head = Target(model, 256), tiny_head(kind, model)
     drafter = build(head.config.kind, Parts(target, head=head))
     answer, _ = write(target, plain(), PROMPT, Sampling(temperature=0.8), 30)
-    healthy, calls = type(head).scores, 0
+    healthy: Any = type(head).scores
+    calls = 0
 
     def scores(self: Any, states: torch.Tensor, ahead: int = 0) -> torch.Tensor:
         nonlocal calls
         calls += 1
-        return healthy(self, states, ahead) * (float("nan") if calls > 3 else 1.0)
+        logits: torch.Tensor = healthy(self, states, ahead)
+        return logits * (float("nan") if calls > 3 else 1.0)
 
     monkeypatch.setattr(type(head), "scores", scores)
     reply, rounds = write(target, drafter, PROMPT, Sampling(temperature=0.8), 30, whimsical())
@@ -144,7 +146,8 @@ def test_a_head_that_is_switched_off_reads_nothing() -> None:
     target, head = Target(model, 256), tiny_head("eagle", model)
     drafter = build("eagle", Parts(target, head=head))
     governor = Noting(Timings(((1, 1.0), (32, 1.05)), (("eagle", 0.01),), (("eagle", 0.01),)), 8)
-    governor.read, governor.allowed = [], False
+    Noting.read.clear()
+    governor.allowed = False
     _, rounds = write(target, drafter, [*range(1, 61)], Sampling(temperature=0.0), 150, governor)
     assert governor.read == []
     assert {round_.decision.reason for round_ in rounds} == {"switched off"}
