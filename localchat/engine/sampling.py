@@ -190,7 +190,7 @@ class Picker:
         columns = (scores > scores.amax(dim=-1, keepdim=True) - _REACH).any(dim=0).nonzero()[:, 0]
         if len(columns) < least:
             # Values that are not numbers come first here, for the loop to find.
-            columns = scores.topk(least, dim=-1).indices.unique()
+            columns = scores.topk(least, dim=-1).indices.unique()  # type: ignore[no-untyped-call]
         return scores[:, columns], columns[None]
 
     def _floor(self, scores: Tensor, values: Tensor) -> Tensor:
