@@ -151,23 +151,26 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", show_default=False)] = False,
     json: options.Json = False,
 ) -> None:
-    """Remove a head or a draft model that `localchat train` made. What was downloaded or is built in stays."""
+    """Remove what `localchat train` made, finished or not. What was downloaded or is built in stays."""
     import shutil
 
-    from localchat.models.folders import find_model, own_folders
+    from localchat.models.folders import find_model
+    from localchat.paths import data_dir
 
-    source = find_model(name)
-    if source.folder not in (*own_folders("heads"), *own_folders("models")):
-        raise UsageError(f"{name} was not trained here, so it is not removed.", f"Its files are in {source.folder}.")
-    size = sum(path.stat().st_size for path in source.folder.rglob("*") if path.is_file())
-    if not yes and not typer.confirm(f"Remove {source.folder} ({output.gib(size)})?", err=True):
+    made = [path for kind in ("heads", "models", "training") for path in (data_dir() / kind).glob("[!.]*/")]
+    folder = next((path for path in made if name in (path.name, str(path))), None)
+    if folder is None:
+        where = find_model(name).folder
+        raise UsageError(f"{name} was not trained here, so it is not removed.", f"Its files are in {where}.")
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    if not yes and not typer.confirm(f"Remove {folder} ({output.gib(size)})?", err=True):
         raise typer.Exit(1)
     try:
-        shutil.rmtree(source.folder)
+        shutil.rmtree(folder)
     except OSError as error:
-        raise ModelError(f"{source.folder} cannot be removed: {error.strerror}.", "Remove it by hand.") from error
+        raise ModelError(f"{folder} cannot be removed: {error.strerror}.", "Remove it by hand.") from error
     if json:
-        output.emit({"removed": name, "folder": str(source.folder), "bytes": size})
+        output.emit({"removed": name, "folder": str(folder), "bytes": size})
     else:
         output.line(f"{name} is gone ({output.gib(size)}).")
 

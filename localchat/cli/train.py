@@ -133,7 +133,7 @@ def _lines(event: Event) -> list[str]:
 def _judgement(judged: Judged) -> str:
     rates = " ".join(f"{ranks[0]:.0%}" for ranks in judged.acceptance)
     return (
-        f"{judged.seconds / 60:5.1f} min · loss {judged.loss:.3f} · accepted {rates} by position · "
+        f"{judged.seconds / 60:5.1f} min · training loss {judged.loss:.3f} · accepted {rates} by position · "
         f"{judged.tokens_per_round:.2f} tokens per round · predicted {judged.speedup:.2f}× plain"
     )
 

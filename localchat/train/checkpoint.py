@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from localchat.errors import GenerationError, UsageError
 from localchat.paths import private_dir
 
 if TYPE_CHECKING:
@@ -33,10 +36,37 @@ class Progress:
     """Moving average."""
     parts: int = 1
     """Slices a batch is computed in, since memory ran out; more are slower and give the same."""
-    ending: float = 0.0
-    """Seconds at which the learning rate began to fall; 0: not yet."""
+    stalled: float = 0.0
+    """Seconds at which judgements had not risen for too long, so that the learning rate began to fall; 0: they rise."""
     judged: list[tuple[float, float]] = field(default_factory=list)
     """(seconds, tokens per round) of each judgement."""
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the state of a training, so that no other process goes on with it meanwhile.
+
+    Raises:
+        UsageError: another one does.
+        GenerationError: the state cannot be kept at all.
+    """
+    with closing(_lock(folder)):
+        yield
+
+
+def _lock(folder: Path) -> sqlite3.Connection:
+    """SQLite's locks work on every system, and go with the process that holds them."""
+    file = folder.with_name(f".{folder.name}.lock")
+    try:
+        private_dir(folder.parent)
+        lock = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
+        lock.execute("BEGIN EXCLUSIVE")
+    except (OSError, sqlite3.Error) as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+            hint = "Wait until it is done, or choose another --name."
+            raise UsageError(f"{folder.name} is being trained by another process.", hint) from error
+        raise GenerationError(f"{folder.parent} cannot be written: {error}.", "Check its permissions.") from error
+    return lock
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, object]) -> None:
@@ -48,13 +78,11 @@ def save(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, object])
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh = path.with_name(f".{path.name}.new")
     try:
         private_dir(path.parent)
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, fresh, {"notes": json.dumps(notes)})
-        fresh.chmod(0o600)
-        with fresh.open("rb") as file:
-            os.fsync(file.fileno())
+        settle(fresh)
         fresh.replace(path)
     except (OSError, SafetensorError) as error:
         raise NotSavedError(str(error)) from error
@@ -62,13 +90,38 @@ def save(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, object])
         fresh.unlink(missing_ok=True)
 
 
+def settle(file: Path) -> None:
+    """Make a file private, and wait until the disk has it.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    file.chmod(0o600)
+    with file.open("r+b") as opened:
+        os.fsync(opened.fileno())
+
+
+def notes(path: Path) -> dict[str, Any] | None:
+    """The notes of what was saved, or None if there is nothing that can be read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            found = json.loads((file.metadata() or {})["notes"])
+    except (OSError, SafetensorError, ValueError, KeyError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def load(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """What was saved, or None if there is nothing that can be read."""
     from safetensors import SafetensorError, safe_open
 
+    found = notes(path)
+    if found is None:
+        return None
     try:
         with safe_open(path, "pt", device=device) as file:
-            notes = json.loads((file.metadata() or {})["notes"])
-            return {name: file.get_tensor(name) for name in file.keys()}, notes  # noqa: SIM118
-    except (OSError, SafetensorError, ValueError, KeyError):
+            return {name: file.get_tensor(name) for name in file.keys()}, found  # noqa: SIM118
+    except (OSError, SafetensorError):
         return None

@@ -38,7 +38,7 @@ def kept_layers(count: int) -> tuple[int, ...]:
     return (*range(min(first, count)), *range(max(first, count - (keep - first)), count))
 
 
-def cut_model(side: Side, device: torch.device) -> Any:
+def cut_model(side: Side, device: torch.device, *, trust_remote_code: bool = False) -> Any:
     """A transformers model of a few of a model's layers, fp32, only those layers and the last norm to be trained.
 
     Only the tensors that are needed are read.
@@ -49,13 +49,14 @@ def cut_model(side: Side, device: torch.device) -> Any:
     from safetensors import safe_open
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    whole = AutoConfig.from_pretrained(side.source.folder, local_files_only=True)
+    trust = {"trust_remote_code": trust_remote_code}
+    whole = AutoConfig.from_pretrained(side.source.folder, local_files_only=True, **trust)
     config = whole.get_text_config() if side.shape.model_type in TEXT_PARTS else whole
     keep = kept_layers(config.num_hidden_layers)
     config.num_hidden_layers = len(keep)
     if getattr(config, "layer_types", None):
         config.layer_types = [config.layer_types[layer] for layer in keep]
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, **trust)
     tensors: dict[str, Tensor] = {}
     for path in weight_files(side.source.folder):
         with safe_open(path, "pt") as file:
@@ -87,9 +88,18 @@ def _renamed(name: str, keep: Sequence[int]) -> str:
 class CutPupil:
     """A cut model that learns the target's distribution (a `pupil.Pupil`)."""
 
-    def __init__(self, side: Side, model: Any, ids: Tensor | None, ahead: int, room: int = 0) -> None:
+    def __init__(
+        self,
+        side: Side,
+        model: Any,
+        ids: Tensor | None,
+        ahead: int,
+        room: int = 0,
+        *,
+        trust_remote_code: bool = False,
+    ) -> None:
         self._side, self._target, self._ids, self._ahead = side, model, ids, ahead
-        self.model = cut_model(side, model.device)
+        self.model = cut_model(side, model.device, trust_remote_code=trust_remote_code)
         self._teacher = Teacher(model, (), ids, room)
         self._exams = Exams(self._teacher)
         self._rows = output_rows(model, ids).float()
@@ -108,6 +118,10 @@ class CutPupil:
 
     def begin(self, batches: Iterable[Tensor]) -> None:
         """See `pupil.Pupil`: the target's layers are the start."""
+
+    def release(self) -> bool:
+        """See `pupil.Pupil`."""
+        return self._teacher.release()
 
     def costs(self) -> Timings:
         """See `pupil.Pupil`."""

@@ -57,6 +57,7 @@ class Judged:
     seconds: float
     """Of training so far."""
     loss: float
+    """Moving average of the training loss: what was learnt from, not the unseen text."""
     acceptance: tuple[tuple[float, ...], ...]
     """By depth and rank: the share of guesses that are the target's choice where all before were."""
     tokens_per_round: float

@@ -5,18 +5,20 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from localchat.chat.codec import decode, encode_fields
+from localchat.errors import FitError
 from localchat.models.loader import reply_ends
 from localchat.train import checkpoint, worth
 from localchat.train.batches import Batches
 from localchat.train.checkpoint import NotSavedError, Progress
 from localchat.train.events import Began, Event, Finished, Judged, Note, Paused, Stage, Step
-from localchat.train.job import WRITING, Job, Stop
+from localchat.train.job import WRITING, Job, Stop, state_file, unfinished
 from localchat.train.loop import Loop
 from localchat.train.plan import SELF, home
 from localchat.train.pupil import RECIPES, draft_ids, new_pupil
@@ -26,6 +28,9 @@ from localchat.train.texts import Rows
 _SAVES = 20
 """Checkpoints in the time of a training, but no two in less than the least seconds or more than the most apart."""
 _SAVE_LEAST, _SAVE_MOST = 1.0, 60.0
+_SAVE_PART = 20
+"""Times as long as a checkpoint takes there is none."""
+_UNREADABLE = "What there was of this training cannot be gone on with"
 _FIRST = 40_000
 """Tokens that a network begins with before it is trained."""
 _SHOW = 0.5
@@ -50,30 +55,48 @@ class Learner:
         ids = found[0].get("ids") if found else self._draft_ids()
         self._ids = None if ids is None else ids.to(device)
         torch.manual_seed(plan.seed)
-        self._pupil = new_pupil(plan.kind, job.side, model, self._ids, job.room)
+        trust = plan.trust_remote_code
+        self._pupil = new_pupil(plan.kind, job.side, model, self._ids, job.room, trust_remote_code=trust)
         self._batch = recipe.tokens
         batches = Batches(rows.training, recipe.tokens, plan.seed)
         seconds = 60 * plan.minutes * (1 - WRITING if SELF in plan.data else 1)
         self._loop = Loop(self._pupil, batches, recipe.rate, seconds, device, plan.seed)
         self._every = min(max(seconds / _SAVES, _SAVE_LEAST), _SAVE_MOST)
+        self._saving = 0.0
+        """Seconds that the last checkpoint took."""
         self._best: dict[str, Tensor] = {}
         self._judged: Judged | None = None
-        if found and self._loop.restore(found[0], decode(Progress, found[1]["progress"])):
-            best = checkpoint.load(job.folder / "best.safetensors", job.device)
-            if best:
-                self._best, self._judged = best[0], decode(Judged, best[1])
+        if found and not self._restored(*found):
+            self._start_anew(_UNREADABLE)
         self._costs = self._pupil.costs()
 
     def _found(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """An earlier state of the same training; one of another is removed."""
-        job = self._job
-        found = checkpoint.load(job.folder / "checkpoint.safetensors", job.device)
-        if found is None or found[1].get("identity") == job.identity:
+        """An earlier state of the same training; one that is of no use is removed."""
+        job, earlier = self._job, unfinished(self._job.name)
+        if earlier == job.identity and (found := checkpoint.load(state_file(job.name), job.device)):
             return found
-        changed = found[1].get("identity", {}).get("fingerprint") != job.fingerprint
-        self._notes.append(f"{'The target has' if changed else 'Data or settings have'} changed: training starts anew.")
-        shutil.rmtree(job.folder, ignore_errors=True)
+        if job.folder.exists():
+            self._start_anew(_UNREADABLE if earlier in (None, job.identity) else "The target has changed")
         return None
+
+    def _restored(self, tensors: dict[str, Tensor], notes: dict[str, Any]) -> bool:
+        """Go on from an earlier state; False if it does not fit."""
+        try:
+            progress = decode(Progress, notes.get("progress"))
+        except ValueError:
+            return False
+        if not self._loop.restore(tensors, progress):
+            return False
+        best = checkpoint.load(self._job.folder / "best.safetensors", self._job.device)
+        if best and best[0].keys() == self._loop.parameters.keys():
+            with suppress(ValueError):
+                self._judged = decode(Judged, best[1])
+                self._best = best[0]
+        return True
+
+    def _start_anew(self, why: str) -> None:
+        self._notes.append(f"{why}: training starts anew.")
+        shutil.rmtree(self._job.folder, ignore_errors=True)
 
     def _draft_ids(self) -> Tensor | None:
         job = self._job
@@ -93,14 +116,23 @@ class Learner:
             held_out=self._rows.judged,
             resumed_seconds=loop.progress.seconds,
         )
+        try:
+            yield from self._steps(stop)
+        except FitError:
+            yield from self._save()
+            raise
+        yield from self._save()
+        yield self._register() if loop.done else Paused(loop.progress.seconds)
+
+    def _steps(self, stop: Stop) -> Iterator[Event]:
+        """Train until it is done or to stop."""
+        loop = self._loop
         shown, saved = 0.0, time.monotonic()
         if not loop.progress.seconds:
             yield Step(Stage.BEGINNING, seconds_left=loop.left)
             loop.begin(_FIRST)
         while not loop.done:
             if stop():
-                yield from self._save()
-                yield Paused(loop.progress.seconds)
                 return
             loop.step()
             now = time.monotonic()
@@ -110,13 +142,11 @@ class Learner:
             if loop.due:
                 yield from self._judge()
             yield from self._say()
-            if now - saved >= self._every:
+            if now - saved >= max(self._every, _SAVE_PART * self._saving):
                 yield from self._save()
                 saved = time.monotonic()
         if self._judged is None:
             yield from self._judge()
-        yield from self._save()
-        yield self._register()
 
     def _say(self) -> Iterator[Note]:
         for lines in (self._notes, self._loop.notes):
@@ -145,11 +175,13 @@ class Learner:
 
     def _save(self) -> Iterator[Note]:
         ids = {} if self._ids is None else {"ids": self._ids}
-        notes = {"identity": self._job.identity, "progress": encode_fields(self._loop.progress)}
+        notes = {"identity": encode_fields(self._job.identity), "progress": encode_fields(self._loop.progress)}
+        begun = time.monotonic()
         try:
-            checkpoint.save(self._job.folder / "checkpoint.safetensors", {**self._loop.state(), **ids}, notes)
+            checkpoint.save(state_file(self._job.name), {**self._loop.state(), **ids}, notes)
         except NotSavedError as error:
-            yield Note(f"The state could not be saved ({error}): the last one is kept, and training goes on.")
+            yield Note(f"The state could not be saved ({error}): the last one is kept.")
+        self._saving = time.monotonic() - begun
 
     def _register(self) -> Finished:
         """Keep the best state for good; the unfinished one is removed."""
@@ -165,11 +197,11 @@ class Learner:
                 name=job.name,
                 kind=job.plan.kind,
                 target=job.target,
-                fingerprint=job.fingerprint,
+                fingerprint=job.identity.fingerprint,
                 hidden=shape.hidden,
                 layers=len(shape.windows),
                 vocab=shape.vocab,
-                precision=job.precision.value,
+                precision=job.identity.precision.value,
                 data=job.sources,
                 seed=job.plan.seed,
                 seconds=loop.progress.seconds,

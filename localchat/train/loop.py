@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 import torch
@@ -64,42 +66,41 @@ class Loop:
             for decays, decay in ((True, 0.01), (False, 0.0))
         ]
         self._optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95), fused=True)
+        for value in self.parameters.values():
+            # As the first step would, but nothing is half made where memory runs out in it.
+            moments = {key: torch.zeros_like(value) for key in ("exp_avg", "exp_avg_sq")}
+            self._optimizer.state[value] = {"step": torch.zeros((), device=value.device), **moments}
 
     @property
     def left(self) -> float:
         """Seconds until the end, if nothing is learnt that ends it earlier."""
-        return max(0.0, self._end() - self.progress.seconds)
+        return max(0.0, self._end - self.progress.seconds)
 
     @property
     def done(self) -> bool:
         """The rate has fallen to nothing."""
-        return self.progress.ending > 0 and self.left == 0
+        return self.progress.step > 0 and self.left == 0
 
     @property
     def share(self) -> float:
         """How much of the training is done, 0 to 1."""
-        return min(1.0, self.progress.seconds / self._end())
+        return min(1.0, self.progress.seconds / self._end)
 
     @property
     def reason(self) -> str:
         """Why it ends, as a sentence."""
-        early = self._end() < self._seconds
-        return "Acceptance on held-out text no longer rose." if early else "The time was up."
+        return "Acceptance on held-out text no longer rose." if self.progress.stalled else "The time was up."
 
+    @property
     def _end(self) -> float:
-        # What falls early falls for as long as it would have at the end of a training of that length.
-        begun = self.progress.ending
-        return min(self._seconds, begun / (1 - FALL)) if begun else self._seconds
+        """Seconds at which it ends; what falls early falls for as long as in a training that ends there by its time."""
+        stalled = self.progress.stalled
+        return min(self._seconds, stalled / (1 - FALL)) if stalled else self._seconds
 
     def factor(self) -> float:
         """Part of the highest rate that this step has."""
-        progress = self.progress
-        if not progress.ending and progress.seconds >= (1 - FALL) * self._seconds:
-            progress.ending = progress.seconds
-        rising = min(1.0, (progress.step + 1) / WARM_UP)
-        if not progress.ending:
-            return rising
-        return rising * self.left / max(self._end() - progress.ending, 1e-9)
+        rising = min(1.0, (self.progress.step + 1) / WARM_UP)
+        return rising * min(1.0, self.left / (FALL * self._end))
 
     def step(self) -> None:
         """One step.
@@ -112,11 +113,7 @@ class Loop:
         rows = self.batches[progress.step]
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate * self.factor()
-        value = self._with_room(rows, self._gradients)
-        if not math.isfinite(value):
-            raise GenerationError("Training failed: the loss is no number any more.", "Try another --seed.")
-        torch.nn.utils.clip_grad_norm_(self.parameters.values(), 1.0)
-        self._optimizer.step()
+        value = self._with_room(len(rows), partial(self._update, rows))
         progress.step += 1
         progress.tokens += sum(map(len, rows))
         progress.loss = value if progress.step == 1 else _SMOOTH * progress.loss + (1 - _SMOOTH) * value
@@ -134,49 +131,59 @@ class Loop:
             progress.pace = _SMOOTH_PACE * old + (1 - _SMOOTH_PACE) * seconds / tokens
         progress.seconds += seconds
 
-    def _gradients(self, parts: Sequence[Sequence[Row]]) -> float:
-        """Leave the gradients of a batch, computed part by part, and return its loss."""
-        torch.manual_seed(self._seed * 1_000_003 + self.progress.step)
+    def _update(self, rows: Sequence[Row], size: int) -> float:
+        """Learn from a batch, computed `size` rows at a time, and return its loss."""
+        torch.manual_seed((self._seed * 1_000_003 + self.progress.step) % 2**63)
         self._optimizer.zero_grad()
-        count, total = sum(map(len, parts)), 0.0
-        for part in parts:
+        total = 0.0
+        for part in self._parts(rows, size):
             with torch.autocast(self.device.type, dtype=torch.bfloat16):
-                loss = self.pupil.loss(self._tensor(part)) * (len(part) / count)
+                loss = self.pupil.loss(part) * (len(part) / len(rows))
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
+        if not math.isfinite(total):
+            raise GenerationError("Training failed: the loss is no number any more.", "Try another --seed.")
+        torch.nn.utils.clip_grad_norm_(self.parameters.values(), 1.0)
+        self._optimizer.step()
         return total
 
-    def _marks(self, parts: Sequence[Sequence[Row]]) -> Marks:
+    def _marks(self, rows: Sequence[Row], size: int) -> Marks:
         marks = Marks()
-        for part in parts:
+        for part in self._parts(rows, size):
             with torch.autocast(self.device.type, dtype=torch.bfloat16):
-                marks += self.pupil.judge(self._tensor(part))
+                marks += self.pupil.judge(part)
         return marks
 
-    def _with_room(self, rows: Sequence[Row], work: Callable[[Sequence[Sequence[Row]]], T]) -> T:
-        """Work on a batch in as many parts as memory asks for: where it runs out, in twice as many from then on."""
+    def _parts(self, rows: Sequence[Row], size: int) -> Iterator[Tensor]:
+        for start in range(0, len(rows), size):
+            yield torch.tensor(rows[start : start + size], device=self.device)
+
+    def _with_room(self, rows: int, work: Callable[[int], T]) -> T:
+        """Work on batches of so many rows, with as many of them at a time as memory allows: where it runs out, what can
+        be spared is given back, and then half as many are taken from then on."""
         while True:
-            size = -(-len(rows) // self.progress.parts)
+            size = -(-rows // self.progress.parts)
             try:
-                return work([rows[start : start + size] for start in range(0, len(rows), size)])
+                return work(size)
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                 if not lacks_memory(error):
                     raise
+            self._optimizer.zero_grad()
+            released = self.pupil.release()
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            if released:
+                self.notes.append("Memory ran out: from now on texts that come again are read again, which is slower.")
+                continue
             if size == 1:
                 raise FitError(
                     "Memory ran out while training, even with one text at a time.",
-                    "Close other programs, use --precision nf4, or choose a smaller target.",
+                    "Close other programs and run the same command again: it goes on where it stopped.",
                 )
-            self._optimizer.zero_grad()
-            if self.device.type == "cuda":
-                torch.cuda.empty_cache()
             self.progress.parts *= 2
             self.notes.append(
                 f"Memory ran out: from now on {-(-size // 2)} texts are computed at a time instead of {size}."
             )
-
-    def _tensor(self, rows: Sequence[Row]) -> Tensor:
-        return torch.tensor(rows, device=self.device)
 
     def judge(self, rows: Sequence[Row], tokens: int) -> Marks:
         """How the pupil does on rows, in batches of so many tokens.
@@ -185,20 +192,20 @@ class Loop:
         """
         begun, marks = time.monotonic(), Marks()
         for batch in grouped(rows, tokens):
-            marks += self._with_room(batch, self._marks)
+            marks += self._with_room(len(batch), partial(self._marks, batch))
         self.progress.seconds += 0.0 if self._asks_again else time.monotonic() - begun
         self._asks_again = False
         return marks
 
     def judged(self, value: float) -> bool:
         """Take note of a judgement in tokens per round. Returns whether it is the best so far."""
-        progress = self.progress
+        progress, falls = self.progress, (1 - FALL) * self._seconds
         better = value > max((judged for _, judged in progress.judged), default=0.0)
         progress.judged.append((progress.seconds, value))
         values = [judged for seconds, judged in progress.judged if seconds >= EARLY * self._seconds]
         last = values[-PATIENCE - 1 :]
-        if len(last) > PATIENCE and max(last[1:]) < (1 + _GAIN) * last[0]:
-            progress.ending = progress.ending or progress.seconds
+        if len(last) > PATIENCE and max(last[1:]) < (1 + _GAIN) * last[0] and progress.seconds < falls:
+            progress.stalled = progress.stalled or progress.seconds
         return better
 
     @property
@@ -211,24 +218,21 @@ class Loop:
 
     def begin(self, tokens: int) -> None:
         """Let the pupil start from about so many tokens of its texts; the time counts as training."""
-        begun = time.monotonic()
+        begun, first = time.monotonic(), [self.batches[0]]
+        while sum(map(len, chain(*first))) < tokens and len(first) < self.batches.count:
+            first.append(self.batches[len(first)])
 
-        def first() -> Iterator[Tensor]:
-            seen = 0
-            for number in range(self.batches.count):
-                rows = self.batches[number]
-                yield self._tensor(rows)
-                if (seen := seen + sum(map(len, rows))) >= tokens:
-                    return
+        def work(size: int) -> None:
+            self.pupil.begin(part for rows in first for part in self._parts(rows, size))
 
-        self.pupil.begin(first())
+        self._with_room(max(map(len, first)), work)
         self.progress.seconds += time.monotonic() - begun
 
     def state(self) -> dict[str, Tensor]:
         """Values and moments of the parameters, and what else there is to the pupil."""
         tensors = {f"value.{name}": value for name, value in self._values().items()}
         for name, value in self.parameters.items():
-            tensors |= {f"{key}.{name}": moment for key, moment in self._optimizer.state.get(value, {}).items()}
+            tensors |= {f"{key}.{name}": moment for key, moment in self._optimizer.state[value].items()}
         return tensors
 
     def _values(self) -> dict[str, Tensor]:
@@ -238,17 +242,12 @@ class Loop:
 
     def restore(self, tensors: Mapping[str, Tensor], progress: Progress) -> bool:
         """Go on from an earlier state; False if it is not one of this network."""
-        values = self._values()
-        for name, value in values.items():
-            found = tensors.get(f"value.{name}")
-            if found is None or found.shape != value.shape:
-                return False
-        for name, value in values.items():
-            value.copy_(tensors[f"value.{name}"])
-        for name, value in self.parameters.items():
-            if f"step.{name}" in tensors:
-                keys = ("step", "exp_avg", "exp_avg_sq")
-                self._optimizer.state[value] = {key: tensors[f"{key}.{name}"].to(value.device) for key in keys}
+        own = self.state()
+        if any(name not in tensors or tensors[name].shape != value.shape for name, value in own.items()):
+            return False
+        with torch.no_grad():
+            for name, value in own.items():
+                value.copy_(tensors[name])
         self.progress = progress
         self._rereading, self._asks_again = self.batches.count, True
         return True

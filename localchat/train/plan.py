@@ -8,7 +8,7 @@ from pathlib import Path
 
 from localchat.errors import UsageError
 from localchat.models.folders import BUILT_IN
-from localchat.models.plan import STARTER, Precision
+from localchat.models.plan import METHODS, STARTER, Precision
 from localchat.paths import data_dir
 
 KINDS = ("eagle", "medusa", "mtp", "draft")
@@ -42,16 +42,18 @@ class TrainPlan:
         """Refuse what cannot be.
 
         Raises:
-            UsageError: no such kind, no time, no data, or a name that is no file name.
+            UsageError: no such kind, no time, no data, or a name that is no file name or means something else.
         """
         if self.kind not in KINDS:
             raise UsageError(f"There is no kind {self.kind!r} to train.", f"Use one of {', '.join(KINDS)}.")
         if not 0 < self.minutes < 1e6:
             raise UsageError(f"{self.minutes:g} minutes is no time to train.", "Use --minutes 30.")
-        if not self.data:
+        if not self.data or not all(self.data):
             raise UsageError("There is no text to train on.", "Use --data self, chats, a file or a folder.")
         if self.name in BUILT_IN:
             raise UsageError(f"{self.name} is built in.", "Choose another --name.")
+        if self.name in (*METHODS, "auto"):
+            raise UsageError(f"{self.name} is a way of drafting, so it cannot be a name.", "Choose another --name.")
         if self.name and not _NAME.fullmatch(self.name):
             raise UsageError(f"{self.name!r} cannot be a name.", "Use letters, digits, dots, dashes and underscores.")
 
@@ -68,3 +70,14 @@ def run_folder(name: str) -> Path:
 def home(kind: str, name: str) -> Path:
     """Where what was trained is kept: heads and draft models have folders of their own."""
     return data_dir() / ("models" if kind == "draft" else "heads") / name
+
+
+def check_free(name: str) -> None:
+    """Refuse a name that something trained has already, of whatever kind.
+
+    Raises:
+        UsageError: it is taken.
+    """
+    if any(home(kind, name).exists() for kind in KINDS):
+        hint = f"Choose another --name, or remove it with: localchat models rm {name}"
+        raise UsageError(f"{name} is already trained.", hint)

@@ -80,6 +80,10 @@ class Pupil(Protocol):
         """How it does on a batch of texts int64 [B, T]."""
         ...
 
+    def release(self) -> bool:
+        """Give back memory that is not needed; False if there is none."""
+        ...
+
     def costs(self) -> Timings:
         """Seconds of the target's forwards by width, and of a forward of this network once it is in use."""
         ...
@@ -93,7 +97,9 @@ class Pupil(Protocol):
         ...
 
 
-def new_pupil(kind: str, side: Side, model: Any, ids: Tensor | None, room: int = 0) -> Pupil:
+def new_pupil(
+    kind: str, side: Side, model: Any, ids: Tensor | None, room: int = 0, *, trust_remote_code: bool = False
+) -> Pupil:
     """An untrained network.
 
     Args:
@@ -102,9 +108,10 @@ def new_pupil(kind: str, side: Side, model: Any, ids: Tensor | None, room: int =
         model: the target, a transformers model in evaluation mode.
         ids: the draft vocabulary, ascending, or None for all tokens.
         room: bytes of memory that the target's states may take, so that it need not read a text twice.
+        trust_remote_code: code in those files may run.
     """
     if kind == "draft":
-        return CutPupil(side, model, ids, RECIPES[kind].ahead, room)
+        return CutPupil(side, model, ids, RECIPES[kind].ahead, room, trust_remote_code=trust_remote_code)
     return HeadPupil(kind, model, ids, room)
 
 
@@ -152,6 +159,10 @@ class HeadPupil:
     def judge(self, tokens: Tensor) -> Marks:
         """See `Pupil`."""
         return unroll.judge(self.head, self._exams(tokens), self._recipe.ahead, RANKS)
+
+    def release(self) -> bool:
+        """See `Pupil`."""
+        return self._teacher.release()
 
     def costs(self) -> Timings:
         """See `Pupil`."""

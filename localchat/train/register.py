@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from localchat.errors import GenerationError
 from localchat.models.head_formats import OWN
 from localchat.models.quiet import quiet
 from localchat.paths import private_dir
+from localchat.train.checkpoint import settle
 from localchat.train.events import Judged
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def keep_head(folder: Path, config: HeadConfig, tensors: Mapping[str, Tensor], a
     """Write a head.
 
     Raises:
-        GenerationError: the disk is full or the folder not writable; an earlier head of that name stays.
+        GenerationError: the disk is full, the folder not writable, or there is something of that name.
     """
     from safetensors.torch import save_file
 
@@ -92,7 +92,7 @@ def keep_model(folder: Path, model: Any, tokenizer_from: Path, ids: Tensor | Non
         ids: its draft vocabulary, kept as `draft_ids` of its config; None: all tokens.
 
     Raises:
-        GenerationError: the disk is full or the folder not writable; an earlier model of that name stays.
+        GenerationError: the disk is full, the folder not writable, or there is something of that name.
     """
     model.config.draft_ids = None if ids is None else ids.tolist()
     with _new_folder(folder) as fresh:
@@ -104,20 +104,27 @@ def keep_model(folder: Path, model: Any, tokenizer_from: Path, ids: Tensor | Non
         (fresh / "README.md").write_text(card(about), encoding="utf-8")
 
 
+def clear(folder: Path) -> None:
+    """Remove what a killed process left of a folder that it had not finished."""
+    shutil.rmtree(_fresh(folder), ignore_errors=True)
+
+
+def _fresh(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.new")
+
+
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[Path]:
-    """A folder that takes its place only once it is complete."""
+    """A folder that takes its place only once it is complete, and only if nothing is there."""
     from safetensors import SafetensorError
 
-    fresh, old = (folder.with_name(f".{folder.name}.{part}.{os.getpid()}") for part in ("new", "old"))
+    fresh = _fresh(folder)
     try:
-        shutil.rmtree(fresh, ignore_errors=True)
+        clear(folder)
         private_dir(fresh)
         yield fresh
         for file in fresh.iterdir():
-            file.chmod(0o600)
-        if folder.exists():
-            folder.replace(old)
+            settle(file)
         fresh.replace(folder)
     except (OSError, SafetensorError) as error:
         raise GenerationError(
@@ -125,8 +132,7 @@ def _new_folder(folder: Path) -> Iterator[Path]:
             "Free some space and run the same command again: it goes on where it stopped.",
         ) from error
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+        clear(folder)
 
 
 def _record(about: Trained) -> dict[str, object]:
@@ -172,6 +178,6 @@ Share of guesses that are the target's own choice (temperature 0), where all bef
 |---|{"---|" * ranks}
 {rows}
 
-A chain of {len(judged.acceptance)} gives {judged.tokens_per_round:.2f} tokens per round. Predicted speed on the \
+A chain gives {judged.tokens_per_round:.2f} tokens per round. Predicted speed on the \
 machine it was trained on: {judged.speedup:.2f} × plain decoding; `localchat bench` measures it.
 """

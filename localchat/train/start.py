@@ -47,9 +47,12 @@ class Fit:
         self._cross += seen.T @ wanted.flatten(0, 1)
         self._inputs = None
 
+    def close(self) -> None:
+        """Look at the layer no longer."""
+        self._hook.remove()
+
     def finish(self) -> None:
         """Set the layer's weights."""
-        self._hook.remove()
         ridge = (_RIDGE * self._square.diagonal()).clamp_min(_LEAST).diag()
         self._layer.weight.data.copy_(torch.linalg.solve(self._square + ridge, self._cross).T)
 
@@ -94,10 +97,14 @@ def begin(head: AnyHead, teacher: Teacher, batches: Iterable[Tensor]) -> Tensor:
     for norm in norms:
         norm.weight.copy_(typical)  # type: ignore[union-attr,operator]
     fits = list(_fits(head))
-    for tokens in texts:
-        _show(head, teacher.lesson(tokens), fits, typical)
-    for fit in fits:
-        fit.finish()
+    try:
+        for tokens in texts:
+            _show(head, teacher.lesson(tokens), fits, typical)
+        for fit in fits:
+            fit.finish()
+    finally:
+        for fit in fits:
+            fit.close()
     _silence(head)
     return typical
 

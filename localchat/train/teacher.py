@@ -68,7 +68,9 @@ class Teacher:
         self._room = room
         self._kept: dict[bytes, tuple[Tensor, ...]] = {}
         layers = decoder_layers(model)
-        self._hooks = [layers[tap].register_forward_hook(self._keep(tap)) for tap in self._taps if tap != FINAL]
+        for tap in self._taps:
+            if tap != FINAL:
+                layers[tap].register_forward_hook(self._keep(tap))
 
     def _keep(self, tap: int) -> Any:
         def hook(_module: nn.Module, _inputs: object, output: Any) -> None:
@@ -76,10 +78,10 @@ class Teacher:
 
         return hook
 
-    def close(self) -> None:
-        """Leave the model as it was."""
-        for hook in self._hooks:
-            hook.remove()
+    def release(self) -> bool:
+        """Give back the memory of states that are kept, and keep none from now on; False if there were none."""
+        kept, self._kept, self._room = self._kept, {}, 0
+        return bool(kept)
 
     @torch.no_grad()
     def lesson(self, tokens: Tensor) -> Lesson:

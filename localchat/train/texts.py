@@ -65,17 +65,26 @@ def collect(data: Sequence[str], tokenizer: Any) -> Iterator[Text]:
         if source == CHATS:
             yield from _chats(tokenizer)
         elif source != SELF:
-            path = Path(source).expanduser()
+            path = _path(source)
             found = _folder(path) if path.is_dir() else [_file(path)]
             yield from (Text(tuple(tokenizer(text, verbose=False)["input_ids"])) for text in found)
+
+
+def _path(source: str) -> Path:
+    try:
+        path = Path(source).expanduser()
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, RuntimeError) as error:  # the last: somebody who has no home
+        raise UsageError(f"There is no file {source}.", "Use a text file, a folder, chats or self.") from error
+    except OSError as error:
+        raise UsageError(f"{source} cannot be read: {error.strerror}.", "Check its permissions.") from error
+    return path
 
 
 def _file(path: Path) -> str:
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST)
-    except FileNotFoundError as error:
-        raise UsageError(f"There is no file {path}.", "Use a text file, a folder, chats or self.") from error
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from error
     text = _decoded(data)
@@ -100,13 +109,16 @@ def _folder(folder: Path) -> list[str]:
     """The text files below a folder, but hidden ones."""
     found, room = [], _LARGEST
     for path in sorted(folder.rglob("*")):
-        hidden = any(part.startswith((".", "__pycache__", "node_modules")) for part in path.relative_to(folder).parts)
-        if hidden or not path.is_file() or path.stat().st_size > min(room, _LARGEST_FILE):
+        if any(part.startswith((".", "__pycache__", "node_modules")) for part in path.relative_to(folder).parts):
             continue
-        text = _decoded(path.read_bytes())
+        try:
+            data = path.read_bytes() if path.is_file() and path.stat().st_size <= min(room, _LARGEST_FILE) else b""
+        except OSError:
+            continue
+        text = _decoded(data)
         if text and text.strip():
             found.append(text)
-            room -= path.stat().st_size
+            room -= len(data)
     if not found:
         raise UsageError(f"There is no text file in {folder}.", "Use a folder with UTF-8 text files of up to 1 MiB.")
     return found
@@ -129,7 +141,12 @@ def _chats(tokenizer: Any) -> Iterator[Text]:
         store.close()
 
 
-def split(texts: Iterable[Text], beginning: int | None) -> Rows:
+def digest(texts: Iterable[Text]) -> str:
+    """A hash that is equal for equal texts."""
+    return hashlib.sha256(json.dumps([text.tokens for text in texts]).encode()).hexdigest()
+
+
+def split(texts: Iterable[Text], beginning: int | None, remedy: str = "") -> Rows:
     """Cut texts into rows and keep some apart, the same ones whenever it is asked.
 
     Texts with one opening go to the same side.
@@ -137,6 +154,7 @@ def split(texts: Iterable[Text], beginning: int | None) -> Rows:
     Args:
         texts: from all sources.
         beginning: the id that the tokenizer puts before every text, put before the later parts of long ones too.
+        remedy: what to do where they are too short.
 
     Raises:
         UsageError: they are too short to learn from.
@@ -153,7 +171,7 @@ def split(texts: Iterable[Text], beginning: int | None) -> Rows:
     if (count := sum(map(len, rows))) < 2 * LENGTH or not training:
         raise UsageError(
             f"The training text is too short: it makes {count} tokens, and at least {2 * LENGTH} are needed.",
-            "Add more text, or let the target write: --data self.",
+            remedy,
         )
     return Rows(training, tuple(held))
 

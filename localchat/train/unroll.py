@@ -22,6 +22,9 @@ FADE = 0.8
 """Weight of each further position ahead: a token counts only if those before it were right."""
 
 
+PLACES = 20
+"""A depth is judged at no fewer than this many places; the first one always is."""
+
 CLOSENESS = 10.0
 """Weight of the distance to the target's state against the cross-entropy."""
 
@@ -145,7 +148,13 @@ class Marks:
 
     @property
     def acceptance(self) -> tuple[tuple[float, ...], ...]:
-        """Share of right guesses by depth and rank."""
+        """Share of right guesses by depth and rank; a depth that hardly any draft came to is left out, with those
+        beyond it: unknown is not never."""
+        known = [depth for depth, asked in enumerate(self.asked) if not depth or asked >= PLACES]
+        return self._shares[: len(known)]
+
+    @property
+    def _shares(self) -> tuple[tuple[float, ...], ...]:
         return tuple(
             tuple(hit / max(asked, 1) for hit in row) for asked, row in zip(self.asked, self.hits, strict=True)
         )
@@ -154,7 +163,7 @@ class Marks:
     def tokens_per_round(self) -> float:
         """Expected tokens of a round that drafts a chain of all depths."""
         total = alive = 1.0
-        for row in self.acceptance:
+        for row in self._shares:
             alive *= row[0]
             total += alive
         return total

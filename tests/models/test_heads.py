@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,15 +21,14 @@ from localchat.models.choice import Side, choose, drafting, inspect
 from localchat.models.folders import Source, find_model, fingerprint
 from localchat.models.head_shape import HeadShape
 from localchat.models.heads import all_heads, is_head, read_head, registered
-from localchat.models.loader import LoadedModels, load
+from localchat.models.loader import load
 from localchat.models.memory import Request, cheaper, plan_memory
 from localchat.models.pairing import Level, check_head, read_candidate
 from localchat.models.plan import LoadPlan, Precision
+from tests.support.head_files import HIDDEN, LAYERS, Edit, eagle3, medusa, run, save_head
 from tests.support.models import VOCABULARY, save_tiny
 
-HIDDEN, LAYERS = 64, 4
 PLENTY = (2**40, 2**40)
-Edit = Callable[[dict[str, Any], dict[str, Tensor]], None]
 
 
 @pytest.fixture(scope="module")
@@ -44,56 +41,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOCALCHAT_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path / "home" / "data"
-
-
-def save_head(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Path:
-    from safetensors.torch import save_file
-
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config))
-    save_file(dict(tensors), folder / "model.safetensors")
-    return folder
-
-
-def medusa(folder: Path, base: str = "any/Tiny-4L", hidden: int = HIDDEN, mark: str = "") -> Path:
-    """A head of our own layout, as the trainer writes it."""
-    config = {
-        "architectures": ["LocalchatHead"],
-        "localchat_head": {"kind": "medusa", "hidden": hidden, "vocab": VOCABULARY, "depth": 2, "draft_vocab": 30},
-        "target": {"name": base, "fingerprint": mark, "hidden": hidden, "layers": LAYERS, "vocab": VOCABULARY},
-        "acceptance": [[0.5, 0.1], [0.3, 0.1]],
-    }
-    tensors = {f"blocks.{head}.0.weight": torch.zeros(hidden, hidden) for head in range(2)}
-    tensors |= {f"blocks.{head}.0.bias": torch.zeros(hidden) for head in range(2)}
-    return save_head(folder, config, {**tensors, "ids": torch.arange(100, 130)})
-
-
-def eagle3(folder: Path, edit: Edit = lambda _config, _tensors: None) -> Path:
-    """A head of SafeAILab's layout with a reduced vocabulary."""
-    config: dict[str, Any] = {
-        "architectures": ["LlamaForCausalLMEagle3"],
-        "hidden_size": HIDDEN,
-        "num_attention_heads": 2,
-        "vocab_size": VOCABULARY,
-        "draft_vocab_size": 40,
-        "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 3]},
-    }
-    shapes = {
-        "fc.weight": (HIDDEN, 3 * HIDDEN), "norm.weight": (HIDDEN,), "lm_head.weight": (40, HIDDEN),
-        "midlayer.hidden_norm.weight": (HIDDEN,), "midlayer.input_layernorm.weight": (HIDDEN,),
-        "midlayer.post_attention_layernorm.weight": (HIDDEN,), "midlayer.self_attn.q_proj.weight": (64, 2 * HIDDEN),
-        "midlayer.self_attn.k_proj.weight": (32, 2 * HIDDEN), "midlayer.self_attn.v_proj.weight": (32, 2 * HIDDEN),
-        "midlayer.self_attn.o_proj.weight": (HIDDEN, 64), "midlayer.mlp.gate_proj.weight": (96, HIDDEN),
-        "midlayer.mlp.up_proj.weight": (96, HIDDEN), "midlayer.mlp.down_proj.weight": (HIDDEN, 96),
-    }  # fmt: skip
-    tensors: dict[str, Tensor] = {name: torch.full(shape, 0.01) for name, shape in shapes.items()}
-    tensors["d2t"] = torch.full((40,), 100)
-    edit(config, tensors)
-    return save_head(folder, config, tensors)
-
-
-def run(model: Path, **plan: Any) -> LoadedModels:
-    return load(LoadPlan(model=str(model), device="cpu", context=256, **plan), lambda *_: None, memory=PLENTY)
 
 
 def target(model: Path) -> Side:
@@ -208,97 +155,6 @@ def test_the_plan_names_what_it_found(model: Path, home: Path) -> None:
     starter = inspect(find_model("starter"))
     method, source = drafting(LoadPlan(), starter)
     assert (method, source.name if source else "") == ("mixed", "starter-draft")
-
-
-@pytest.mark.parametrize("name", ["medusa_lm_head.pt", "pytorch_model.bin"])
-def test_a_pickled_head_is_refused(model: Path, tmp_path: Path, name: str) -> None:
-    """Guards against running a stranger's code; the hint's command makes a head that loads."""
-    folder = medusa(tmp_path / "h") if name.startswith("medusa") else eagle3(tmp_path / "h")
-    from safetensors.torch import load_file
-
-    stored = load_file(folder / "model.safetensors")
-    config = {"medusa_num_heads": 2} if name.startswith("medusa") else json.loads((folder / "config.json").read_text())
-    if name.startswith("medusa"):
-        stored = {re.sub(r"blocks\.(\d)\.0\.", r"\1.0.linear.", key): value for key, value in stored.items()}
-        del stored["ids"]
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "model.safetensors").unlink()
-    torch.save(stored, folder / name)
-    with pytest.raises(ModelError, match="pickle") as raised:
-        run(model, draft=str(folder))
-    code = re.search(r'python -c "(.+)"', raised.value.hint)
-    assert code
-    exec(code[1])
-    assert run(model, draft=str(folder)).head is not None
-
-
-def test_a_truncated_head(model: Path, tmp_path: Path) -> None:
-    """Guards a download that broke off: one sentence before anything is loaded."""
-    path = eagle3(tmp_path / "h") / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(ModelError, match="cut short"):
-        run(model, draft=str(tmp_path / "h"))
-
-
-def test_ids_of_no_token_are_left_out(tmp_path: Path) -> None:
-    """Guards reduced vocabularies that reach into the padding of a head: penalties know no such token."""
-    padded = save_tiny(tmp_path / "padded", layers=LAYERS, hidden=HIDDEN, vocab=320)
-
-    def edit(config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        config["vocab_size"] = 320
-        tensors["d2t"] = torch.full((40,), VOCABULARY - 30)
-
-    head = run(padded, draft=str(eagle3(tmp_path / "h", edit))).head
-    assert head is not None
-    assert head.ids is not None
-    assert head.ids.tolist() == list(range(VOCABULARY - 30, VOCABULARY))
-    assert head.score(torch.zeros(1, HIDDEN, dtype=torch.bfloat16)).shape == (1, 30)
-
-
-def test_all_tokens_need_no_list_of_them(tmp_path: Path) -> None:
-    """Guards a head that scores every token and says so with d2t and t2d all the same: ids in the padding of its target
-    are no tokens, and penalties know none of them."""
-    padded = save_tiny(tmp_path / "padded", layers=LAYERS, hidden=HIDDEN, vocab=320)
-
-    def edit(config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        config["vocab_size"] = config["draft_vocab_size"] = 320
-        tensors["lm_head.weight"] = torch.zeros(320, HIDDEN)
-        tensors["d2t"], tensors["t2d"] = torch.zeros(320, dtype=torch.long), torch.ones(320, dtype=torch.bool)
-
-    head = run(padded, draft=str(eagle3(tmp_path / "h", edit))).head
-    assert head is not None
-    assert head.ids is None
-
-
-@pytest.mark.parametrize("entry", ["eagle_config", "speculators_config"])
-def test_a_config_of_another_make_is_one_sentence(model: Path, tmp_path: Path, entry: str) -> None:
-    """Guards the search for heads: one odd folder in the hub cache must not keep others from being found."""
-
-    def edit(config: dict[str, Any], _: dict[str, Tensor]) -> None:
-        config.pop("eagle_config")
-        config[entry] = ["not", "a", "table"]
-
-    with pytest.raises(ModelError, match="damaged, or a head of a kind localchat does not know"):
-        run(model, draft=str(eagle3(tmp_path / "h", edit)))
-
-
-def test_a_head_that_reads_embeddings_is_refused(model: Path, tmp_path: Path) -> None:
-    """Guards the first aux layer id: what goes into layer 0 is no layer's output, and must not become another state."""
-
-    def edit(config: dict[str, Any], _: dict[str, Tensor]) -> None:
-        config["eagle_aux_hidden_state_layer_ids"] = [0, 2, 4]
-
-    with pytest.raises(ModelError, match="layer 0"):
-        run(model, draft=str(eagle3(tmp_path / "h", edit)))
-
-
-def test_a_head_of_nan_loads(model: Path, tmp_path: Path) -> None:
-    """Guards the border: whether its output is a number is seen while drafting, which then goes on without."""
-
-    def edit(_: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        tensors["fc.weight"].fill_(torch.nan)
-
-    assert run(model, draft=str(eagle3(tmp_path / "h", edit))).head is not None
 
 
 def _drop(name: str) -> Edit:

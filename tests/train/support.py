@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from localchat.engine.governor import Timings
 from localchat.train.batches import Batches
-from localchat.train.events import Event, Finished, Judged, Note
+from localchat.train.events import Began, Event, Finished, Judged, Note
 from localchat.train.loop import Loop
 from localchat.train.plan import TrainPlan
 from localchat.train.register import Trained
@@ -49,6 +49,11 @@ def finished(events: list[Event]) -> Finished:
     return last
 
 
+def began(events: list[Event]) -> Began:
+    """What was trained."""
+    return next(event for event in events if isinstance(event, Began))
+
+
 def notes(events: list[Event]) -> list[str]:
     """What the user was told."""
     return [event.text for event in events if isinstance(event, Note)]
@@ -65,28 +70,44 @@ def after(events: int) -> Callable[[], bool]:
     return lambda: next(asked, True)
 
 
+def never(*_: object, **__: object) -> None:
+    """In the place of what must not be called."""
+    raise AssertionError("called")
+
+
 class Line:
-    """A pupil that learns to say the next token from this one; `lacks` calls of its loss run out of memory."""
+    """A pupil that learns to say the next token from this one; `lacks` calls of its loss run out of memory, or of its
+    beginning, and `spare` times it can give some back."""
 
     steps = None
 
-    def __init__(self, lacks: int = 0, most: int = 1000, broken: bool = False) -> None:
+    def __init__(self, lacks: int = 0, most: int = 1000, broken: bool = False, spare: int = 0) -> None:
         torch.manual_seed(1)
         self.module: nn.Module = nn.Sequential(nn.Embedding(64, 8), nn.Linear(8, 64))
         self.rows: list[int] = []
         """Rows of each call that had room."""
         self.begun = 0
-        self._lacks, self._most, self._broken = lacks, most, broken
+        self._lacks, self._most, self._broken, self._spare = lacks, most, broken, spare
 
     def begin(self, batches: Iterable[Tensor]) -> None:
         """Count the texts."""
-        self.begun = sum(tokens.numel() for tokens in batches)
+        found = list(batches)
+        self._take(max(found, key=len))
+        self.begun = sum(tokens.numel() for tokens in found)
 
-    def loss(self, tokens: Tensor) -> Tensor:
-        """Cross-entropy."""
+    def release(self) -> bool:
+        """So often."""
+        self._spare -= 1
+        return self._spare >= 0
+
+    def _take(self, tokens: Tensor) -> None:
         if self._lacks and len(tokens) > self._most:
             self._lacks -= 1
             raise torch.OutOfMemoryError("out of memory")
+
+    def loss(self, tokens: Tensor) -> Tensor:
+        """Cross-entropy."""
+        self._take(tokens)
         self.rows.append(len(tokens))
         logits = self.module(tokens[:, :-1]).float()
         value = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())

@@ -9,8 +9,9 @@ import pytest
 import safetensors.torch
 import torch
 
+from localchat.errors import GenerationError, UsageError
 from localchat.train import checkpoint
-from localchat.train.checkpoint import NotSavedError
+from localchat.train.checkpoint import NotSavedError, alone
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -54,6 +55,38 @@ def test_a_full_disk_leaves_the_last_good_state(
         save(path, 2.0)
     assert stored(path) == (1.0, 1)
     assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
+def test_what_a_kill_leaves_is_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against half-written states that pile up, one for each kill."""
+    path = tmp_path / "state"
+
+    def killed(_tensors: object, name: Path, _notes: object) -> None:
+        Path(name).write_bytes(b"half")
+        raise FULL
+
+    with monkeypatch.context() as patched:
+        patched.setattr(safetensors.torch, "save_file", killed)
+        patched.setattr(Path, "unlink", lambda _path, missing_ok: None)
+        patched.setattr("os.getpid", lambda: 1)
+        with pytest.raises(NotSavedError):
+            save(path, 1.0)
+    save(path, 2.0)
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
+def test_one_process_holds_a_state(tmp_path: Path) -> None:
+    """Guards against two trainings that write over each other, a lock that stays when its holder is gone, and a
+    traceback where nothing can be written."""
+    first, second = tmp_path / "new" / "a", tmp_path / "new" / "b"
+    taken = pytest.raises(UsageError, match="a is being trained by another process")
+    with alone(first), alone(second), taken, alone(first):
+        pass
+    with alone(first):
+        pass
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GenerationError, match="cannot be written"), alone(tmp_path / "file" / "a"):
+        pass
 
 
 @pytest.mark.parametrize("content", [b"", b"half", b"\x10\0\0\0\0\0\0\0{}"])

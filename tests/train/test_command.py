@@ -12,9 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from localchat.cli import app
+from localchat.paths import data_dir
 from tests.support.models import save_tiny
 from tests.train.interrupt import start
-from tests.train.support import text_file
+from tests.train.support import after, run, text_file, tiny_plan
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +61,22 @@ def test_bad_input_is_one_sentence(tmp_path: Path, extra: list[str], sentence: s
     assert result.exit_code == 2
     assert f"Error: {sentence}" in result.stderr
     assert not result.stdout
+
+
+def test_removing_what_is_unfinished(tmp_path: Path) -> None:
+    """Guards against an unfinished training that bars its name for ever: what the error says to do must do it."""
+    run(tiny_plan(tmp_path, minutes=10.0), after(8))
+    line = arguments(tmp_path, 0.01)
+    refused = CliRunner().invoke(app, ["train", *line, "--seed", "3"])
+    assert refused.exit_code == 2
+    assert "unfinished training of tiny" in refused.stderr
+    remove = ["models", "rm", "tiny", "--yes"]
+    assert CliRunner().invoke(app, remove).exit_code == 0
+    assert CliRunner().invoke(app, remove).exit_code == 4
+    assert CliRunner().invoke(app, ["train", *line, "--seed", "3"]).exit_code == 0
+    assert "is already trained" in CliRunner().invoke(app, ["train", *line]).stderr
+    assert CliRunner().invoke(app, remove).exit_code == 0
+    assert not (data_dir() / "heads" / "tiny").exists()
 
 
 def _until(process: subprocess.Popen[bytes], words: bytes) -> list[bytes]:

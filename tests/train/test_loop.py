@@ -115,6 +115,49 @@ def test_less_memory_takes_smaller_parts() -> None:
         assert torch.allclose(a, b, atol=2e-3)
 
 
+def test_what_can_be_spared_is_given_back_first() -> None:
+    """Guards against ever smaller batches beside gigabytes of remembered states."""
+    pupil = Line(lacks=2, most=0, spare=1)
+    one = loop(pupil)
+    one.step()
+    assert pupil.rows == [2, 2]
+    assert [note.split(": ")[1] for note in one.notes] == [
+        "from now on texts that come again are read again, which is slower.",
+        "from now on 2 texts are computed at a time instead of 4.",
+    ]
+
+
+def test_memory_runs_out_at_the_beginning() -> None:
+    """Guards against an end before the first step where smaller parts would do."""
+    pupil = Line(lacks=2, most=1)
+    one = loop(pupil)
+    one.begin(100)
+    assert pupil.begun == 128
+    assert one.progress.parts == 4
+
+
+def test_memory_runs_out_in_the_optimizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against an end, or moments that are half made, where the update itself lacks memory."""
+    one, ample, lacks = loop(Line(spare=1)), loop(Line()), [True]
+    real = torch.optim.AdamW.step
+
+    def step(optimizer: torch.optim.AdamW) -> object:
+        if lacks and lacks.pop():
+            raise torch.OutOfMemoryError("out of memory")
+        return real(optimizer)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    for _ in range(3):
+        one.step()
+        ample.step()
+    assert equal(one, ample)
+
+
+def test_any_seed_will_do() -> None:
+    """Guards against a number that torch cannot hold, found out at the first step."""
+    loop(Line(), seed=2**63 - 1).step()
+
+
 def test_no_memory_at_all() -> None:
     """Guards against trying for ever."""
     with pytest.raises(FitError, match="one text at a time"):
@@ -153,18 +196,37 @@ def test_the_rate_rises_stays_and_falls() -> None:
     assert one.reason == "The time was up."
 
 
+def test_more_time_lets_the_rate_rise_again() -> None:
+    """Guards against a training that was paused while its rate fell and then ends where the old time ended, with the
+    wrong reason."""
+    paused = loop(Line(), seconds=100.0)
+    paused.step()
+    paused.progress.step, paused.progress.seconds = WARM_UP, 90.0
+    assert paused.factor() == pytest.approx(0.25)
+    for value in [1.0] * (PATIENCE + 2):  # what does not rise now is the falling rate's doing
+        paused.judged(value)
+    more = loop(Line(), seconds=1000.0)
+    assert more.restore(paused.state(), paused.progress)
+    assert more.factor() == 1.0
+    assert more.left == pytest.approx(910.0)
+    more.progress.seconds = 1000.0
+    assert more.done
+    assert more.reason == "The time was up."
+
+
 def test_it_ends_where_nothing_is_gained() -> None:
     """Guards against training for an hour after the last gain, and against giving up before it began."""
     one = loop(Line(), seconds=1000.0)
     one.progress.step = WARM_UP
     early, late = [1.5, 1.0, 1.0, 1.0], [1.0, 1.2, 1.1, 1.3, 1.4, *[1.4] * PATIENCE]
     for number, value in enumerate([*early, *late]):
-        assert not one.progress.ending
+        assert not one.progress.stalled
         one.progress.seconds = 50.0 * number
         one.judged(value)
     stalled = one.progress.seconds
-    assert one.progress.ending == stalled
+    assert one.progress.stalled == stalled
     assert one.factor() == 1.0
+    one.step()
     one.progress.seconds = stalled / (1 - FALL)
     assert one.done
     assert one.reason == "Acceptance on held-out text no longer rose."

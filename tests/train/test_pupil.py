@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch.nn import functional
+from transformers import AutoConfig
 
 from localchat.engine.governor import Timings
 from localchat.models.choice import inspect
@@ -68,6 +69,54 @@ def test_exams_are_taken_once() -> None:
     assert len(one._exams._kept) == 2
     assert torch.equal(one._exams(TOKENS).choice, fresh.choice)
     assert torch.equal(one._exams(TOKENS.flip(0)).choice, fresh.choice.flip(0))
+
+
+def test_states_are_given_back() -> None:
+    """Guards against memory that is kept for speed while a training ends for lack of it."""
+    one = HeadPupil("eagle", tiny_model(layers=3), None, room=10**9)
+    before = one.loss(TOKENS)
+    assert one._teacher._kept
+    assert one.release()
+    assert not one._teacher._kept
+    assert torch.equal(one.loss(TOKENS), before)
+    assert not one.release()
+
+
+def test_a_beginning_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against hooks of a beginning that ran out of memory, which keep its states alive and slow every step."""
+    one = HeadPupil("eagle", tiny_model(layers=3), None)
+
+    def lacks(*_: object) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr("localchat.train.start._show", lacks)
+    with pytest.raises(torch.OutOfMemoryError):
+        one.begin([TOKENS])
+    assert not any(module._forward_pre_hooks for module in one.head.modules())
+
+
+def test_depths_that_hardly_any_draft_came_to_are_unknown() -> None:
+    """Guards against a rate of 0 or 1 from two places, which a drafter would take for never or always."""
+    marks = unroll.Marks((300, 40, 3, 0), ((100, 20), (10, 0), (0, 0), (0, 0)))
+    assert marks.acceptance == ((1 / 3, 1 / 15), (0.25, 0.0))
+    assert unroll.Marks((2, 0), ((1,), (0,))).acceptance == ((0.5,),)
+    assert marks.tokens_per_round == pytest.approx(1 + 1 / 3 + 1 / 12)
+    assert worth.speedup(FLAT, marks.acceptance, None) >= 1.0
+
+
+def test_a_cut_model_may_need_code_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a target that is loaded with its own code, and a question on the terminal when it is cut."""
+    trusted = []
+    real = AutoConfig.from_pretrained
+
+    def from_pretrained(folder: Path, **fields: Any) -> Any:
+        trusted.append(fields.get("trust_remote_code"))
+        return real(folder, **fields)
+
+    monkeypatch.setattr(AutoConfig, "from_pretrained", from_pretrained)
+    side = inspect(Source("target", save_tiny(tmp_path / "target", layers=2, dtype="float32")))
+    new_pupil("draft", side, tiny_model(layers=2), None, trust_remote_code=True)
+    assert trusted == [True]
 
 
 def test_a_cut_model_has_the_targets_layers(tmp_path: Path) -> None:

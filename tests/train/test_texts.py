@@ -49,6 +49,29 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         texts(tmp_path / "empty")
 
 
+def test_names_that_no_path_can_have(tmp_path: Path) -> None:
+    """Guards against a traceback for the home of nobody, or a text in the place of a name."""
+    with pytest.raises(UsageError, match="no file ~nobody-at-all/x"):
+        texts("~nobody-at-all/x")
+    with pytest.raises(UsageError, match=r"cannot be read|no file"):
+        texts(tmp_path / (300 * "x"))
+
+
+def test_a_folder_with_a_file_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a whole folder that is lost to one file that may not be read, or is gone meanwhile."""
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(name)
+    real = Path.read_bytes
+
+    def read(path: Path) -> bytes:
+        if path.name == "a.txt":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    assert [words(text) for text in texts(tmp_path)] == ["b.txt"]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_files_that_may_not_be_read(tmp_path: Path) -> None:
     """Guards against a traceback for somebody else's file."""
