@@ -43,7 +43,7 @@ class HeadConfig:
     scaled: bool = False
     """Our own layout: tapped states are first multiplied by fixed vectors, so that no dimension drowns the others."""
     mixed: bool = False
-    """Our Medusa: each head begins with a linear layer."""
+    """Our Medusa: each head begins with a linear layer, which joins the tapped states."""
     fused: bool = False
     """EAGLE-3: states of several layers are joined first; the layer reads embedding and state side by side."""
     norm_before_residual: bool = False

@@ -192,7 +192,10 @@ class MtpStep(nn.Module):
 class Medusa(Shared):
     """Medusa: for each position ahead some residual blocks on the last state, and an output head.
 
-    Canonical names: blocks.{head}.{i}.weight and .bias; outputs.{head}.weight if it brings its own output heads.
+    Ours read states of several layers, which a linear layer joins: the last one alone says little of what comes later.
+
+    Canonical names: blocks.{head}.{i}.weight and .bias; mixes.{head}.weight in our own layout; outputs.{head}.weight if
+    it brings its own output heads.
     """
 
     def __init__(
@@ -203,16 +206,18 @@ class Medusa(Shared):
         self.blocks = nn.ModuleList(
             nn.ModuleList(nn.Linear(size, size) for _ in range(config.layers)) for _ in range(config.depth)
         )
-        mixes = (nn.Linear(size, size, bias=False) if config.mixed else nn.Identity() for _ in range(config.depth))
+        wide = size * len(config.taps)
+        mixes = (nn.Linear(wide, size, bias=False) if config.mixed else nn.Identity() for _ in range(config.depth))
         self.mixes = nn.ModuleList(mixes)
         self.norm = Norm(size, config.eps) if config.final_norm else nn.Identity()
         if config.own_output:
             count = config.draft_vocab or config.vocab
             self.outputs = nn.ModuleList(nn.Linear(size, count, bias=False) for _ in range(config.depth))
 
-    def ahead(self, states: Tensor, depth: int) -> Tensor:
-        """What the output heads read for the first `depth` positions ahead [depth, ..., hidden], from states."""
-        found, states = [], self.scale((states,))[0]
+    def ahead(self, tapped: Sequence[Tensor], depth: int) -> Tensor:
+        """What the output heads read for the first `depth` positions ahead [depth, ..., hidden], from the tapped states
+        [..., hidden]."""
+        found, states = [], torch.cat(tuple(self.scale(tapped)), dim=-1)
         for mix, blocks in zip(self.mixes, self.blocks[:depth], strict=False):
             rows = mix(states)
             for block in blocks:  # type: ignore[attr-defined]
@@ -226,9 +231,9 @@ class Medusa(Shared):
             return torch.stack([output(rows) for output, rows in zip(self.outputs, ahead, strict=False)])
         return self.score(ahead)
 
-    def forward(self, states: Tensor, depth: int) -> Tensor:
-        """Logits [depth, ..., n] of the first `depth` positions ahead, from states [..., hidden]."""
-        return self.scores(self.ahead(states, depth))
+    def forward(self, tapped: Sequence[Tensor], depth: int) -> Tensor:
+        """Logits [depth, ..., n] of the first `depth` positions ahead, from the tapped states [..., hidden]."""
+        return self.scores(self.ahead(tapped, depth))
 
 
 StateHead = Eagle | Mtp

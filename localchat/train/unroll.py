@@ -100,7 +100,7 @@ class Guess:
 def guesses(head: AnyHead, lesson: Lesson, depth: int) -> Iterator[Guess]:
     """What a head makes of each position ahead."""
     if isinstance(head, Medusa):
-        for offset, rows in enumerate(head.ahead(lesson.tapped[0], depth), start=1):
+        for offset, rows in enumerate(head.ahead(lesson.tapped, depth), start=1):
             final = rows[:, :-offset]
             logits = head.outputs[offset - 1](final) if head.config.own_output else head.score(final)
             yield Guess(final, logits, offset)

@@ -211,9 +211,9 @@ def test_only_the_heads_that_are_needed_are_computed(monkeypatch: pytest.MonkeyP
     asked: list[int] = []
     honest = Heads.forward
 
-    def counting(self: Heads, states: Any, depth: int) -> Any:
+    def counting(self: Heads, tapped: Any, depth: int) -> Any:
         asked.append(depth)
-        return honest(self, states, depth)
+        return honest(self, tapped, depth)
 
     monkeypatch.setattr(Heads, "forward", counting)
     state = torch.randn(1, 32, dtype=target.dtype)
@@ -222,7 +222,7 @@ def test_only_the_heads_that_are_needed_are_computed(monkeypatch: pytest.MonkeyP
     governor.trust(drafter.priors)
     governor.open(8)
     draft = drafter.propose(PROMPT, Picker(Sampling(temperature=0.0), PROMPT, 61, target.device), governor)
-    best = honest(head, state, 2)[:, 0].topk(2).indices
+    best = honest(head, (state,), 2)[:, 0].topk(2).indices
     assert asked == [max(kind // RANKS for kind in draft.classes) + 1] == [2]
     assert draft.ids is not None
     assert draft.ids.tolist() == [int(best[kind // RANKS, kind % RANKS]) for kind in draft.classes]
@@ -242,7 +242,9 @@ def test_a_packed_head_says_the_same(kind: str) -> None:
         assert any(round_.drafted for round_ in rounds)
         with torch.inference_mode():
             states = torch.linspace(-1, 1, 32, dtype=torch.bfloat16)[None]
-            said.append(head(states, 2) if isinstance(head, Heads) else head.scores(states, 0))
+            said.append(
+                head((states,) * len(head.config.taps), 2) if isinstance(head, Heads) else head.scores(states, 0)
+            )
     torch.testing.assert_close(said[0], said[1], rtol=0.02, atol=0.1)
 
 

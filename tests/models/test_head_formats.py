@@ -88,7 +88,7 @@ def test_medusa(folder: Path, tmp_path: Path, variant: str) -> None:
     assert proposed(drafter, count) == [int(logits.argmax()) for logits in expected]
     network: Any = models.head
     torch.testing.assert_close(
-        network(drafter._state, count)[:, 0].double(), torch.stack(expected), rtol=1e-3, atol=1e-3
+        network(drafter._states, count)[:, 0].double(), torch.stack(expected), rtol=1e-3, atol=1e-3
     )
 
 

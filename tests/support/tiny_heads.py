@@ -17,8 +17,9 @@ from localchat.engine.target import Block
 from localchat.engine.types import ROOT, Weighed
 from tests.support.tiny import Generous
 
-KINDS = ("medusa", "eagle", "eagle3", "mtp", "mtp2")
-"""eagle3 reads three layers, mtp2 has two steps; both score a part of the vocabulary."""
+KINDS = ("medusa", "medusa3", "eagle", "eagle3", "mtp", "mtp2")
+"""medusa3 is of our own layout; it and eagle3 read three layers, mtp2 has two steps; eagle3 and mtp2 score a part of
+the vocabulary."""
 
 
 def tiny_head(kind: str, model: Any, seed: int = 0, window: int = 64) -> AnyHead:
@@ -31,6 +32,7 @@ def tiny_head(kind: str, model: Any, seed: int = 0, window: int = 64) -> AnyHead
     three = (0, 1, FINAL)
     configs = {
         "medusa": HeadConfig("medusa", **shared, depth=3),
+        "medusa3": HeadConfig("medusa", **shared, depth=3, taps=three, mixed=True, scaled=True, final_norm=True),
         "eagle": HeadConfig("eagle", **shared, **layer, fuse_bias=True),
         "eagle3": HeadConfig("eagle", **shared, **reduced, **layer, taps=three, fused=True, own_output=True, layers=2),
         "mtp": HeadConfig("mtp", **shared),

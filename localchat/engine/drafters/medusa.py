@@ -41,7 +41,8 @@ class Medusa:
         self._rates = tuple(ranks[:RANKS] for ranks in measured[: head.config.depth])
         flat = (rate for ranks in self._rates for rate in (*ranks, *[0.0] * (RANKS - len(ranks))))
         self.priors: Mapping[str, tuple[float, ...]] = {"medusa": tuple(flat)}
-        self._state: Tensor | None = None
+        self._states: tuple[Tensor, ...] = ()
+        """[1, hidden] per tapped layer: those that chose the last token."""
         self._tried = self._broken = False
 
     @property
@@ -50,38 +51,38 @@ class Medusa:
         return 0
 
     def forget(self) -> None:
-        """It remembers nothing but the last state."""
-        self._state = None
+        """It remembers nothing but the last states."""
+        self._states = ()
         self._tried = self._broken = False
 
     def start(self, tokens: Sequence[int], tapped: Tapped | None) -> None:
-        """The state before the prompt's last token, if the prefill computed it."""
-        self._state = tapped.layers[0][-1:] if tapped else None
+        """The states before the prompt's last token, if the prefill computed them."""
+        self._states = _last(tapped)
         self._tried = False
 
     def learn(self, tokens: Sequence[int], verdict: Verdict, tapped: Tapped | None) -> None:
-        """The state that chose the last token."""
-        self._state = tapped.layers[0][-1:] if tapped else None
+        """The states that chose the last token."""
+        self._states = _last(tapped)
 
     def _candidates(self, room: Room) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return candidates(self._rates, room.limit, RANKS if room.branches else 1)
 
     def value(self, room: Room) -> float:
         """Expected tokens per second if this round drafts."""
-        if self._state is None or self._broken:
+        if not self._states or self._broken:
             return 0.0
         return room.value("medusa", *self._candidates(room), 1)
 
     @torch.inference_mode()
     def propose(self, tokens: Sequence[int], pick: Pick, room: Room) -> Draft:
         """The nodes worth a row, and the tokens the heads have for them."""
-        if self._state is None or self._broken:
+        if not self._states or self._broken:
             return NO_DRAFT
         parents, classes = self._candidates(room)
         keep = room.weigh("medusa", parents, classes, 1).keep
         if not keep:
             return NO_DRAFT
-        logits = self._head(self._state, 1 + max(classes[node] for node in keep) // RANKS)
+        logits = self._head(self._states, 1 + max(classes[node] for node in keep) // RANKS)
         if not self._tried:  # once a reply: on a GPU the host waits for the answer
             self._tried, self._broken = True, bool(logits.isnan().any())
         if self._broken:
@@ -103,6 +104,10 @@ class Medusa:
             found.append(pick.best(rows, depth, unknown, ranks, self._head.ids).ids[0])
         at = [begins[kind // RANKS] + kind % RANKS for kind in kinds]
         return torch.cat(found)[upload(at, logits.device)]
+
+
+def _last(tapped: Tapped | None) -> tuple[Tensor, ...]:
+    return tuple(layer[-1:] for layer in tapped.layers) if tapped else ()
 
 
 @lru_cache(maxsize=256)
