@@ -198,7 +198,7 @@ def head_config(kind: str, model: Any, ids: Tensor | None) -> HeadConfig:
     """The shape of a new head: one layer as wide as the target, on the state that the target's output head reads.
 
     A Medusa head has nothing else to go by, neither the last token nor its own guesses, so it reads lower layers too:
-    by linear guesses of Gemma 3 270M that finds 30 % of the next tokens but one where the last state finds 20 %.
+    by linear guesses of Gemma 3 270M that finds 33 % of the tokens after the next one, where the last state finds 23 %.
     """
     config = model.config.get_text_config()
     size, count = config.hidden_size, max(1, config.hidden_size // _HEAD_DIM)
