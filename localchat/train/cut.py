@@ -23,7 +23,7 @@ from localchat.train import register, worth
 from localchat.train.exams import Exams
 from localchat.train.register import Trained
 from localchat.train.teacher import Teacher, output_rows
-from localchat.train.unroll import Marks, entropy
+from localchat.train.unroll import Marks, count, entropy
 
 _SHARE = 6
 """One layer in so many is kept."""
@@ -147,12 +147,11 @@ class CutPupil:
         exam = self._exams(tokens)
         best = self._logits(tokens).topk(min(_RANKS, self._rows.shape[0]), dim=-1).indices
         right = best == exam.choice[..., None]
-        count = tokens.shape[1] - self._ahead + 1
-        alive = torch.ones_like(exam.taken[:, :count])
-        asked, hits = [], []
-        for depth in range(self._ahead):
-            found = right[:, depth : depth + count] & alive[..., None]
-            asked.append(int(alive.sum()))
-            hits.append(tuple(int(number) for number in found.sum((0, 1))))
-            alive = found[..., 0] & exam.taken[:, depth : depth + count]
-        return Marks(tuple(asked), tuple(hits))
+        rows = tokens.shape[1] - self._ahead + 1
+
+        def compared(depth: int) -> tuple[Tensor, Tensor]:
+            # The first guess is asked for everywhere: it reads all tokens before it.
+            taken = exam.taken[:, depth - 1 :] if depth else torch.ones_like(exam.taken)
+            return right[:, depth : depth + rows], taken
+
+        return count(map(compared, range(self._ahead)))

@@ -7,7 +7,7 @@ predicted, and attends to the true pairs before it and to its own chain of guess
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,6 @@ from localchat.train.teacher import Exam, Lesson
 
 FADE = 0.8
 """Weight of each further position ahead: a token counts only if those before it were right."""
-
 
 PLACES = 20
 """A depth is judged at no fewer than this many places; the first one always is."""
@@ -174,15 +173,25 @@ def judge(head: AnyHead, exam: Exam, depth: int, ranks: int = 4) -> Marks:
     """Compare guesses with the target's choices (`Teacher.exam`), each place as a chain would meet them: a guess is
     asked for only where those before it were right and the text went on with them.
     """
+
+    def compared(guess: Guess) -> tuple[Tensor, Tensor]:
+        best = guess.logits.topk(min(ranks, guess.logits.shape[-1]), dim=-1).indices
+        return best == guess.of(exam.choice)[..., None], exam.taken[:, guess.offset - 1 :]
+
+    return count(map(compared, guesses(head, exam, depth)))
+
+
+def count(depths: Iterable[tuple[Tensor, Tensor]]) -> Marks:
+    """Marks of chains, depth by depth: which guesses are right [B, T', ranks], and whether the text went on to them
+    [B, T' or more]. T' may shrink from depth to depth; row i is about the same starting point at each.
+    """
     asked, hits = [], []
     alive: Tensor | None = None
-    for guess in guesses(head, exam, depth):
-        best = guess.logits.topk(min(ranks, guess.logits.shape[-1]), dim=-1).indices
-        right = best == guess.of(exam.choice)[..., None]
-        taken = exam.taken[:, guess.offset - 1 :][:, : right.shape[1]]
-        alive = taken if alive is None else alive[:, : right.shape[1]] & taken
-        right &= alive[..., None]
+    for right, taken in depths:
+        rows = right.shape[1]
+        alive = taken[:, :rows] if alive is None else alive[:, :rows] & taken[:, :rows]
+        right = right & alive[..., None]
         asked.append(int(alive.sum()))
-        hits.append(tuple(int(count) for count in right.sum((0, 1))))
+        hits.append(tuple(int(number) for number in right.sum((0, 1))))
         alive = right[..., 0]
     return Marks(tuple(asked), tuple(hits))

@@ -25,10 +25,8 @@ from localchat.models.loader import load
 from localchat.models.memory import Request, cheaper, plan_memory
 from localchat.models.pairing import Level, check_head, read_candidate
 from localchat.models.plan import LoadPlan, Precision
-from tests.support.head_files import HIDDEN, LAYERS, Edit, eagle3, medusa, run, save_head
+from tests.support.head_files import HIDDEN, LAYERS, PLENTY, Edit, eagle3, medusa, run, save_head
 from tests.support.models import VOCABULARY, save_tiny
-
-PLENTY = (2**40, 2**40)
 
 
 @pytest.fixture(scope="module")

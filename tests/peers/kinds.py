@@ -29,7 +29,7 @@ from localchat.models.starter import DRAFT
 from .ours import Ours
 from .peer_transformers import Transformers
 from .standalone import clean_up_when_terminated
-from .starter import PLAIN, Tally, our_reply, their_reply
+from .starter import PLAIN, Tally, folded, our_reply, their_reply
 
 ASKED = ("plain", "lookup 8", "lookup 10")
 Question = tuple[str, Sequence[int]]
@@ -92,13 +92,9 @@ def report(passes: Sequence[Tallies]) -> None:
         print(f"{engine:<34}" + "".join(f"{results[engine][kind]:20.2f}" for kind in kinds))
     print(f"\n{'tokens a round, accepted':<34}" + "".join(f"{kind:>20}" for kind in kinds))
     for engine in engines:
-        found = [passes[-1][kind, engine].stats for kind in kinds]
-        if all(found):
-            cells = [
-                f"{sum(s.tokens for s in stats) / max(1, sum(s.rounds for s in stats)):12.2f}"
-                f"{sum(s.accepted for s in stats) / max(1, sum(s.drafted for s in stats)):8.0%}"
-                for stats in found
-            ]
+        found = [stats for kind in kinds if (stats := folded(passes[-1][kind, engine]))]
+        if found:
+            cells = (f"{stats.tokens_per_round:12.2f}{stats.acceptance_rate:8.0%}" for stats in found)
             print(f"{engine:<34}" + "".join(cells))
     own = [engine for engine in engines if engine.startswith("ours")]
     if peers := [engine for engine in engines if engine not in own]:
